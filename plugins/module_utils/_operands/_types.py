@@ -1,0 +1,74 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What operands are made from, beside the policy: facts of the cluster and its GPU nodes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Tuple
+
+from .._policy._model import Policy
+
+Object = Dict[str, Any]
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """A GPU node as its labels and nodeInfo tell it."""
+
+    name: str
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = "containerd"  # containerd, docker, crio
+    kernel: str = ""  # feature.node.kubernetes.io/kernel-version.full
+
+    @property
+    def os_id(self) -> str:
+        return self.labels.get("feature.node.kubernetes.io/system-os_release.ID", "")
+
+    @property
+    def os_version(self) -> str:
+        return self.labels.get("feature.node.kubernetes.io/system-os_release.VERSION_ID", "")
+
+    @property
+    def os_tag(self) -> str:
+        """Suffix of driver images: ``ubuntu24.04``; the major version only for ol, rocky and rhel (IMG-02). "" if unknown."""
+        if not self.os_id or not self.os_version:
+            return ""
+        major_only = self.os_id in ("ol", "rocky", "rhel")
+        return self.os_id + (self.os_version.split(".")[0] if major_only else self.os_version)
+
+
+@dataclass(frozen=True)
+class ClusterFacts:
+    """Facts of the cluster that objects depend on. ``nodes`` are GPU nodes only.
+
+    ``driver_os``: OS tag that the DaemonSet ``nvidia-driver-daemonset`` serves in the cluster now ("" when there is none), so
+    that a name never moves to another operating system. ``config_keys``: keys of each ConfigMap and Secret of our namespace
+    that the policy names (repoConfig, certConfig, ...), by ``ConfigMap/name`` or ``Secret/name``; absent when it does not exist.
+    """
+
+    namespace: str = "gpu-operator"
+    nodes: Tuple[NodeFacts, ...] = ()
+    runtime: str = "containerd"
+    driver_os: str = ""
+    config_keys: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    service_monitor_crd: bool = False
+    nfd_running: bool = False  # an NFD that we did not deploy runs already: use it
+
+
+@dataclass(frozen=True)
+class Operand:
+    """One state of the stack, in the order of the table ``OPERANDS``.
+
+    ``name`` is the operator's name of the state (``state-driver``); ``title`` what a person calls it (``driver``);
+    ``enabled`` says whether the policy wants it; ``build`` makes its objects.
+
+    """
+
+    name: str
+    title: str
+    enabled: Callable[[Policy], bool]
+    build: Callable[[Policy, ClusterFacts], List[Object]]
+    deploy_label: str = ""  # node label key that selects its pods: nvidia.com/gpu.deploy.<x>

@@ -1,0 +1,135 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What every module of the collection returns: findings, a plan of actions with reasons, and checks of the end state.
+
+Shapes are those of the collection's result: see ``docs/architecture.md``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, field
+from typing import Any, Dict, List, Mapping, Optional, Sequence
+
+ERROR = "error"
+WARNING = "warning"
+INFO = "info"
+SEVERITIES = (ERROR, WARNING, INFO)
+
+REDACTED = "(redacted)"
+_SECRET_PARTS = ("password", "token", "secretdata", "privatekey", "credential")
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something about the input or the target that a person should know, found before anything is written.
+
+    ``path`` is the dotted path of the key (``driver.version``), ``target`` the host, node or object it is about,
+    ``remedy`` what to do, ``accept`` the option that lets the run go on all the same ("" where nothing does).
+    """
+
+    id: str
+    severity: str
+    detail: str
+    target: str = ""
+    path: str = ""
+    remedy: str = ""
+    accept: str = ""
+
+    def __post_init__(self) -> None:
+        if self.severity not in SEVERITIES:
+            raise ValueError(f"severity of a finding is one of {', '.join(SEVERITIES)}, not {self.severity!r}")
+
+    def sentence(self) -> str:
+        """One line for a person: where, what, and what to do."""
+        where = self.path or self.target
+        text = f"{where}: {self.detail}" if where else self.detail
+        return f"{text} {self.remedy}".strip() if self.remedy else text
+
+
+@dataclass(frozen=True)
+class Action:
+    """One change, with its reason. ``before`` and ``after`` hold only what differs."""
+
+    id: str
+    verb: str
+    target: str
+    reason: str
+    disruptive: bool = False
+    before: Any = None
+    after: Any = None
+
+
+@dataclass(frozen=True)
+class Check:
+    """A proof of the end state, by another route than the one that wrote it."""
+
+    id: str
+    ok: bool
+    detail: str
+
+
+@dataclass
+class Result:
+    """The result of a module that changes things; the same keys in check mode and in a real run."""
+
+    changed: bool = False
+    findings: List[Finding] = field(default_factory=list)
+    plan: List[Action] = field(default_factory=list)
+    found: Dict[str, Any] = field(default_factory=dict)
+    verified: List[Check] = field(default_factory=list)
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Plain data for ``exit_json``, secrets redacted."""
+        return {
+            "changed": self.changed,
+            "findings": [asdict(f) for f in self.findings],
+            "plan": [redacted(asdict(a)) for a in self.plan],
+            "found": self.found,
+            "verified": [asdict(c) for c in self.verified],
+        }
+
+
+class Failure(Exception):
+    """The run cannot go on. ``msg`` names layer, target, cause and next step; ``done`` and ``remaining`` are action ids."""
+
+    def __init__(self, msg: str, result: Optional[Result] = None, done: Sequence[str] = (), remaining: Sequence[str] = ()) -> None:
+        super().__init__(msg)
+        self.msg = msg
+        self.result = result or Result()
+        self.done = list(done)
+        self.remaining = list(remaining)
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Plain data for ``fail_json``."""
+        return dict(self.result.as_dict(), msg=self.msg, done=self.done, remaining=self.remaining)
+
+
+def errors(findings: Sequence[Finding]) -> List[Finding]:
+    """The findings that stop a run."""
+    return [f for f in findings if f.severity == ERROR]
+
+
+def refusal(findings: Sequence[Finding]) -> str:
+    """The message of a run that is refused: every error, one a line, and that nothing was changed."""
+    lines = [f"- {f.sentence()}" for f in errors(findings)]
+    count = f"{len(lines)} problem{'s' if len(lines) != 1 else ''}"
+    return f"Refused, nothing has been changed. {count}:\n" + "\n".join(lines)
+
+
+def redacted(value: Any, secret: bool = False) -> Any:
+    """The same value with the contents of secrets replaced (Secret objects, and keys that name a secret)."""
+    if isinstance(value, Mapping):
+        inside = secret or value.get("kind") == "Secret"
+        return {
+            k: redacted(v, inside and k in ("data", "stringData")) if not _names_secret(str(k)) else REDACTED
+            for k, v in value.items()
+        }
+    if isinstance(value, (list, tuple)):
+        return [redacted(v, secret) for v in value]
+    return REDACTED if secret and value is not None else value
+
+
+def _names_secret(key: str) -> bool:
+    plain = key.lower().replace("_", "").replace("-", "")
+    return any(plain.endswith(part) for part in _SECRET_PARTS) and not plain.startswith("automount")
