@@ -1,0 +1,305 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cluster_policy
+short_description: Bring the whole GPU stack of a cluster to what a policy says
+version_added: "0.1.0"
+author: gpufleet.nvidia contributors (@gpufleet)
+description:
+  - Makes, changes and removes everything that a Kubernetes cluster needs to offer NVIDIA GPUs, from the values of the GPU Operator's Helm chart
+    or from a C(ClusterPolicy). That is the namespace, Node Feature Discovery, runtime classes, node labels, driver, container toolkit, device plugin,
+    feature discovery, DCGM exporter, MIG manager and validation.
+  - Reads and plans first. All problems of the input are reported at once, and nothing is written before the whole plan stands.
+  - Waits stage by stage and proves the end state on the nodes, by their allocatable resources.
+  - Writes nothing when nothing differs.
+  - Refuses a cluster in which the GPU Operator's own controller runs.
+  - OpenShift, sandbox workloads (virtual machines) and Dynamic Resource Allocation are not supported yet. A policy that asks for them is refused.
+extends_documentation_fragment:
+  - gpufleet.nvidia.cluster
+  - gpufleet.nvidia.cluster.policy
+  - gpufleet.nvidia.cluster.wait
+  - gpufleet.nvidia.cluster.drift
+  - gpufleet.nvidia.cluster.node_groups
+attributes:
+  check_mode:
+    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by admission show in the plan.
+    support: full
+  diff_mode:
+    description: Shows what differs of each object.
+    support: full
+options:
+  state:
+    description:
+      - V(present) makes the stack what the policy says.
+      - V(absent) removes all that the collection made and gives back the labels, annotations and taints of nodes that it changed.
+    type: str
+    choices: [present, absent]
+    default: present
+seealso:
+  - module: gpufleet.nvidia.gpu_cluster_info
+  - module: gpufleet.nvidia.gpu_nodes
+"""
+
+EXAMPLES = r"""
+- name: The whole stack with the chart's defaults
+  gpufleet.nvidia.cluster_policy:
+    kubeconfig: ~/.kube/config
+
+- name: From a values file of the GPU Operator's chart
+  gpufleet.nvidia.cluster_policy:
+    policy_files:
+      - values.yaml
+    set_values:
+      - driver.version=595.91.07
+
+- name: A cloud whose nodes bring driver and toolkit
+  gpufleet.nvidia.cluster_policy:
+    policy:
+      driver:
+        enabled: false
+      toolkit:
+        enabled: false
+
+- name: Remove the stack
+  gpufleet.nvidia.cluster_policy:
+    state: absent
+"""
+
+RETURN = r"""
+findings:
+  description: What a person should know of the input or the cluster, all problems at once.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the kind of finding. It stays the same between releases.
+      returned: always
+      type: str
+    severity:
+      description: One of V(error), V(warning), V(info). An error stops the run before anything is written.
+      returned: always
+      type: str
+    target:
+      description: Host, node or object that it is about. Empty for the input itself.
+      returned: always
+      type: str
+    path:
+      description: Dotted path of the key that it is about, such as V(driver.version).
+      returned: always
+      type: str
+    detail:
+      description: What was found, with the value and what is allowed.
+      returned: always
+      type: str
+    remedy:
+      description: What to do.
+      returned: always
+      type: str
+    accept:
+      description: Option that lets the run go on all the same. Empty when there is none.
+      returned: always
+      type: str
+plan:
+  description: What differs and what is done about it, in order. The same in check mode.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the action within this run.
+      returned: always
+      type: str
+    verb:
+      description: One of V(create), V(update), V(replace), V(delete), V(label).
+      returned: always
+      type: str
+    target:
+      description: Kind, namespace and name of the object.
+      returned: always
+      type: str
+    reason:
+      description: Why, in one sentence.
+      returned: always
+      type: str
+    disruptive:
+      description: Whether pods are stopped by it.
+      returned: always
+      type: bool
+    before:
+      description: What is there of that which differs. Secrets are left out.
+      returned: always
+      type: raw
+    after:
+      description: What will be there. Secrets are left out.
+      returned: always
+      type: raw
+found:
+  description: What was found in the cluster, and what the policy stands for.
+  returned: always
+  type: dict
+  contains:
+    namespace:
+      description: Namespace of the operands.
+      returned: always
+      type: str
+    release:
+      description: Release of the GPU Operator whose versions are the defaults.
+      returned: always
+      type: str
+    policy_hash:
+      description: SHA-256 of the complete policy. Empty with O(state=absent).
+      returned: always
+      type: str
+    stages:
+      description: Operands in the order in which they come up on a node.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the stage, such as V(state-driver).
+          returned: always
+          type: str
+        title:
+          description: What a person calls it.
+          returned: always
+          type: str
+        state:
+          description: One of V(ready), V(waiting), V(off) and V(no nodes).
+          returned: always
+          type: str
+        workloads:
+          description: Its DaemonSets and Deployments.
+          returned: always
+          type: list
+          elements: str
+        desired:
+          description: Pods that should run.
+          returned: always
+          type: int
+        ready:
+          description: Pods that are ready.
+          returned: always
+          type: int
+    nodes:
+      description: GPU nodes, sorted by name.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the node.
+          returned: always
+          type: str
+        product:
+          description: Product of the GPUs as feature discovery names it. Empty until it has run.
+          returned: always
+          type: str
+        gpus:
+          description: GPUs that the hardware has, or -1 while nothing on the node has counted them.
+          returned: always
+          type: int
+        driver:
+          description: Version of the loaded driver. Empty while there is none.
+          returned: always
+          type: str
+        mig:
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          returned: always
+          type: str
+        allocatable:
+          description: GPU resources that the node offers, by name.
+          returned: always
+          type: dict
+          sample: {"nvidia.com/gpu": 8}
+        stage:
+          description: Stage that the node has reached, such as V(driver), V(toolkit), V(device plugin) or V(ready).
+          returned: always
+          type: str
+        ready:
+          description: Whether pods can use the node's GPUs.
+          returned: always
+          type: bool
+        trouble:
+          description: The first thing that failed, with container and cause. Empty when nothing did.
+          returned: always
+          type: str
+        os:
+          description: Operating system and version, such as V(ubuntu24.04).
+          returned: always
+          type: str
+        kernel:
+          description: Kernel release.
+          returned: always
+          type: str
+        runtime:
+          description: Container runtime and version.
+          returned: always
+          type: str
+    requests:
+      description: Requests that this run sent to the API server.
+      returned: always
+      type: dict
+      contains:
+        total:
+          description: All requests.
+          returned: always
+          type: int
+        writes:
+          description: Requests that changed something.
+          returned: always
+          type: int
+verified:
+  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check mode.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: What was proved.
+      returned: always
+      type: str
+    ok:
+      description: Whether it holds.
+      returned: always
+      type: bool
+    detail:
+      description: What was seen.
+      returned: always
+      type: str
+done:
+  description: Actions that were carried out before the failure.
+  returned: failure
+  type: list
+  elements: str
+remaining:
+  description: Actions that are left. A second run goes on from there.
+  returned: failure
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import CONNECTION, DRIFT, NODE_GROUPS, POLICY, WAIT, spec
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import cluster_policy
+
+
+def main():
+    state = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+    module = AnsibleModule(
+        argument_spec=spec(CONNECTION, POLICY, WAIT, DRIFT, NODE_GROUPS, state=state),
+        supports_check_mode=True,
+    )
+    run_module(module, cluster_policy)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,201 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: gpu_cluster_info
+short_description: Tell how far each GPU node of a cluster has come, and what failed first
+version_added: "0.1.0"
+author: gpufleet.nvidia contributors (@gpufleet)
+description:
+  - Reads nodes, pods and events, and tells of each GPU node which stage it has reached, the first thing that failed and why, and what it offers beside what its hardware has.
+  - Changes nothing. Works as well for a cluster that the GPU Operator runs.
+extends_documentation_fragment:
+  - gpufleet.nvidia.cluster
+attributes:
+  check_mode:
+    description: Reads only.
+    support: full
+  diff_mode:
+    description: Changes nothing.
+    support: none
+options:
+  namespace:
+    description: Namespace of the operands.
+    type: str
+    default: gpu-operator
+  query:
+    description:
+      - JMESPath expression over RV(found), such as V(nodes[?!ready].name). Its result is returned as RV(result).
+      - Needs the Python package C(jmespath) where the module runs.
+    type: str
+seealso:
+  - module: gpufleet.nvidia.cluster_policy
+"""
+
+EXAMPLES = r"""
+- name: Nodes whose GPUs cannot be used, and why
+  gpufleet.nvidia.gpu_cluster_info:
+    query: "nodes[?!ready].{name: name, stage: stage, trouble: trouble}"
+  register: gpus
+
+- name: Show them
+  ansible.builtin.debug:
+    var: gpus.result
+"""
+
+RETURN = r"""
+findings:
+  description: What a person should know of the input or the cluster, all problems at once.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the kind of finding. It stays the same between releases.
+      returned: always
+      type: str
+    severity:
+      description: One of V(error), V(warning), V(info). An error stops the run before anything is written.
+      returned: always
+      type: str
+    target:
+      description: Host, node or object that it is about. Empty for the input itself.
+      returned: always
+      type: str
+    path:
+      description: Dotted path of the key that it is about, such as V(driver.version).
+      returned: always
+      type: str
+    detail:
+      description: What was found, with the value and what is allowed.
+      returned: always
+      type: str
+    remedy:
+      description: What to do.
+      returned: always
+      type: str
+    accept:
+      description: Option that lets the run go on all the same. Empty when there is none.
+      returned: always
+      type: str
+found:
+  description: The cluster's GPUs.
+  returned: always
+  type: dict
+  contains:
+    manager:
+      description: Who runs the stack, one of V(gpufleet), V(operator) and V(none).
+      returned: always
+      type: str
+    namespace:
+      description: Namespace of the operands.
+      returned: always
+      type: str
+    kubernetes:
+      description: Version of the API server.
+      returned: always
+      type: str
+    table:
+      description: The nodes as lines of a table for people.
+      returned: always
+      type: list
+      elements: str
+    nodes:
+      description: GPU nodes, sorted by name.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the node.
+          returned: always
+          type: str
+        product:
+          description: Product of the GPUs as feature discovery names it. Empty until it has run.
+          returned: always
+          type: str
+        gpus:
+          description: GPUs that the hardware has, or -1 while nothing on the node has counted them.
+          returned: always
+          type: int
+        driver:
+          description: Version of the loaded driver. Empty while there is none.
+          returned: always
+          type: str
+        mig:
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          returned: always
+          type: str
+        allocatable:
+          description: GPU resources that the node offers, by name.
+          returned: always
+          type: dict
+          sample: {"nvidia.com/gpu": 8}
+        stage:
+          description: Stage that the node has reached, such as V(driver), V(toolkit), V(device plugin) or V(ready).
+          returned: always
+          type: str
+        ready:
+          description: Whether pods can use the node's GPUs.
+          returned: always
+          type: bool
+        trouble:
+          description: The first thing that failed, with container and cause. Empty when nothing did.
+          returned: always
+          type: str
+        os:
+          description: Operating system and version, such as V(ubuntu24.04).
+          returned: always
+          type: str
+        kernel:
+          description: Kernel release.
+          returned: always
+          type: str
+        runtime:
+          description: Container runtime and version.
+          returned: always
+          type: str
+    requests:
+      description: Requests that this run sent to the API server.
+      returned: always
+      type: dict
+      contains:
+        total:
+          description: All requests.
+          returned: always
+          type: int
+        writes:
+          description: Requests that changed something.
+          returned: always
+          type: int
+result:
+  description: What the expression in O(query) selects.
+  returned: when O(query) is given
+  type: raw
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import CONNECTION, spec
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._info import gpu_cluster_info
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec=spec(
+            CONNECTION,
+            namespace={"type": "str", "default": "gpu-operator"},
+            query={"type": "str"},
+        ),
+        supports_check_mode=True,
+    )
+    run_module(module, gpu_cluster_info)
+
+
+if __name__ == "__main__":
+    main()
