@@ -32,6 +32,13 @@ options:
       - JMESPath expression over RV(found), such as V(nodes[?!ready].name). Its result is returned as RV(result).
       - Needs the Python package C(jmespath) where the module runs.
     type: str
+  show_table:
+    description: Whether the table of nodes is shown on the terminal, too.
+    type: bool
+    default: false
+  progress_file:
+    description: File to which the table is written. The action plugin sets it and shows it; do not set it.
+    type: path
 seealso:
   - module: gpufleet.nvidia.cluster_policy
 """
@@ -191,6 +198,8 @@ def main():
             CONNECTION,
             namespace={"type": "str", "default": "gpu-operator"},
             query={"type": "str"},
+            show_table={"type": "bool", "default": False},
+            progress_file={"type": "path"},
         ),
         supports_check_mode=True,
     )
