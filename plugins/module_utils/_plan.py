@@ -101,7 +101,7 @@ class Failure(Exception):
         self.remaining = list(remaining)
 
     def as_dict(self) -> Dict[str, Any]:
-        """Plain data for ``fail_json``."""
+        """Plain data for ``fail_json``: the keys of a result, and msg, done and remaining."""
         return dict(self.result.as_dict(), msg=self.msg, done=self.done, remaining=self.remaining)
 
 
