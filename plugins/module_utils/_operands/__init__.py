@@ -1,0 +1,47 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The operands of the stack: what a policy and the facts of a cluster mean in Kubernetes objects. Pure functions."""
+
+from __future__ import annotations
+
+from typing import List, Tuple
+
+from .._policy._model import Policy
+from . import _device_plugin
+from ._types import ClusterFacts, Object, Operand
+
+# The order in which a person thinks of the stack, and in which its stages come up on a node.
+OPERANDS: Tuple[Operand, ...] = (_device_plugin.OPERAND,)
+
+# What a pod needs is made before the pod.
+_ORDER = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "ConfigMap",
+    "Service",
+    "ServiceMonitor",
+    "Deployment",
+    "DaemonSet",
+)
+
+
+def build_by_operand(policy: Policy, facts: ClusterFacts) -> List[Tuple[Operand, List[Object]]]:
+    """The objects of each operand that the policy wants, in the order of the table and of creation."""
+    return [(operand, in_order(operand.build(policy, facts))) for operand in OPERANDS if operand.enabled(policy)]
+
+
+def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
+    """All objects, in the order of creation."""
+    return in_order([made for _operand, objects in build_by_operand(policy, facts) for made in objects])
+
+
+def in_order(objects: List[Object]) -> List[Object]:
+    """The same objects, sorted so that each comes after those that it needs."""
+    return sorted(objects, key=lambda made: _ORDER.index(made["kind"]) if made["kind"] in _ORDER else len(_ORDER))

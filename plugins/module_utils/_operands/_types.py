@@ -33,7 +33,7 @@ class NodeFacts:
 
     @property
     def os_tag(self) -> str:
-        """Suffix of driver images: ``ubuntu24.04``; the major version only for ol, rocky and rhel (IMG-02). "" if unknown."""
+        """Suffix of driver images: ``ubuntu24.04``; major version only for ol, rocky, rhel (IMG-02). "" if unknown."""
         if not self.os_id or not self.os_version:
             return ""
         major_only = self.os_id in ("ol", "rocky", "rhel")
@@ -44,9 +44,12 @@ class NodeFacts:
 class ClusterFacts:
     """Facts of the cluster that objects depend on. ``nodes`` are GPU nodes only.
 
-    ``driver_os``: OS tag that the DaemonSet ``nvidia-driver-daemonset`` serves in the cluster now ("" when there is none), so
-    that a name never moves to another operating system. ``config_keys``: keys of each ConfigMap and Secret of our namespace
-    that the policy names (repoConfig, certConfig, ...), by ``ConfigMap/name`` or ``Secret/name``; absent when it does not exist.
+    ``driver_os``: OS tag that the DaemonSet ``nvidia-driver-daemonset`` serves in the cluster now ("" when there is
+    none), so that a name never moves to another operating system. ``driver_daemonsets``: all driver DaemonSets of ours
+    that exist, by name, with the OS tag that each serves.
+    ``config_keys``: keys of each ConfigMap and Secret of our namespace that the policy names (repoConfig, certConfig,
+    ...), by ``ConfigMap/name`` or ``Secret/name``; absent when it does not exist. ``config_hashes``: by the same keys,
+    what ``_build.content_hash`` says of their content, so that a change rolls the pods that read them.
     """
 
     namespace: str = "gpu-operator"
@@ -54,6 +57,8 @@ class ClusterFacts:
     runtime: str = "containerd"
     driver_os: str = ""
     config_keys: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+    config_hashes: Mapping[str, str] = field(default_factory=dict)
+    driver_daemonsets: Mapping[str, str] = field(default_factory=dict)
     service_monitor_crd: bool = False
     nfd_running: bool = False  # an NFD that we did not deploy runs already: use it
 
