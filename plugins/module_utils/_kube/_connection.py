@@ -1,0 +1,510 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One connection to a cluster: JSON requests with retries, a deadline, and counts of what was sent.
+
+The ``kubernetes`` package gives what it is good at (kubeconfig, exec credentials, in-cluster tokens, TLS, proxies, the
+connection pool). Everything above the pool is here, so that one place decides what is sent again and what is not.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import random
+import threading
+import time
+import warnings
+from collections import Counter
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
+from urllib.parse import urlencode
+
+JSON = "application/json"
+APPLY = "application/apply-patch+yaml"
+JSON_PATCH = "application/json-patch+json"
+MERGE_PATCH = "application/merge-patch+json"
+
+TIMEOUT = 30.0  # seconds without a byte after which one request is given up
+PATIENCE = 120.0  # seconds in which one request is tried again, when the caller gives no deadline
+CONNECT_TRIES = 4  # a server that never answered is given up after this many tries, about 3 seconds
+SERVER_ERROR_TRIES = 6  # a server that keeps failing (a broken webhook, say) is given up after about 8 seconds
+
+
+class KubeError(Exception):
+    """The cluster cannot be used as asked; the text is a sentence for a person."""
+
+
+class MissingPackage(KubeError):
+    """The Python package ``kubernetes`` cannot be imported. ``traceback`` says why."""
+
+    def __init__(self, traceback: str) -> None:
+        super().__init__("the Python package 'kubernetes' is needed on the machine that runs this module")
+        self.traceback = traceback
+
+
+class Unreachable(KubeError):
+    """No answer: no route, refused, TLS, timeout, or a connection that dropped in a request that must not be sent twice."""
+
+
+class ApiError(KubeError):
+    """The API server's own refusal. ``status`` is the HTTP code, ``reason`` Kubernetes' word for it (``Conflict``)."""
+
+    def __init__(self, status: int, body: Mapping[str, Any], verb: str, path: str) -> None:
+        self.status = status
+        self.reason = str(body.get("reason") or "")
+        self.message = str(body.get("message") or "").strip() or f"HTTP {status}"
+        self.details: Mapping[str, Any] = body.get("details") or {}
+        self.causes: List[Mapping[str, Any]] = list(self.details.get("causes") or [])
+        self.verb = verb
+        self.path = path
+        super().__init__(
+            f"{verb} {path}: {self.message} ({status}{' ' + self.reason if self.reason else ''}){self._hint()}"
+        )
+
+    def _hint(self) -> str:
+        if self.status == 401:
+            return ". The credentials are not accepted: check the kubeconfig's user, or whether its token has expired"
+        if self.forbidden_by_rights:
+            return ". The account lacks this right: see the list of rights in the installation guide"
+        return ""
+
+    @property
+    def forbidden_by_rights(self) -> bool:
+        """True when the account lacks a right (RBAC), as against a refusal by admission, which answers 403 as well."""
+        return self.status == 403 and " cannot " in self.message and " resource " in self.message
+
+    @property
+    def unknown_kind(self) -> bool:
+        """True when the server does not serve this kind (its CRD is absent), as against an object that is not there."""
+        return self.status == 404 and not self.details.get("name")
+
+
+class Deadline:
+    """A moment after which nothing is tried again. ``Deadline(60)`` is in 60 seconds."""
+
+    def __init__(self, seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self.seconds = seconds
+        self._clock = clock
+        self._end = clock() + seconds
+
+    @property
+    def left(self) -> float:
+        """Seconds left, never below 0."""
+        return max(0.0, self._end - self._clock())
+
+    @property
+    def passed(self) -> bool:
+        """True once no time is left."""
+        return self.left <= 0
+
+
+class Answer(NamedTuple):
+    """A successful answer: HTTP status (200 or 201 tell update from create), and the parsed JSON body."""
+
+    status: int
+    body: Dict[str, Any]
+
+
+class Reply(Protocol):
+    """What a transport gives back for one request; the body is read once, whole or line by line."""
+
+    status: int
+
+    def header(self, name: str) -> List[str]:
+        """Every value of a response header."""
+
+    def read(self) -> bytes:
+        """The whole body, unpacked; gives the connection back to the pool."""
+
+    def lines(self) -> Iterator[bytes]:
+        """The body as it comes in, line by line."""
+
+    def close(self) -> None:
+        """Stop reading; may be called from another thread."""
+
+
+class Transport(Protocol):
+    """Sends one request, never twice. Raises ``Dropped`` when no whole answer came."""
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float) -> Reply:
+        """One request on the wire."""
+
+
+class Dropped(Exception):
+    """No answer. ``sent`` tells whether the server may have acted on the request, ``final`` that trying again is no use."""
+
+    def __init__(self, why: str, sent: bool = True, final: bool = False) -> None:
+        super().__init__(why)
+        self.sent = sent
+        self.final = final
+
+
+class Connection:
+    """Requests to one API server. Threads may share it.
+
+    ``stats`` counts what went over the wire, each try on its own: ``requests``, ``writes`` (mutating, not a dry run, not a
+    review or token request), ``dry_runs``, ``retries``, and each method by its name.
+    ``warnings`` holds the texts of the server's ``Warning`` headers, each once, in order.
+    """
+
+    def __init__(
+        self,
+        transport: Transport,
+        server: str = "",
+        auth: Optional[Callable[[], Optional[str]]] = None,
+        sleep: Callable[[float], None] = time.sleep,
+        timeout: float = TIMEOUT,
+    ) -> None:
+        self.server = server.rstrip("/")
+        self.stats: Dict[str, int] = Counter()
+        self.warnings: List[str] = []
+        self.timeout = timeout
+        self._transport = transport
+        self._auth = auth
+        self._sleep = sleep
+        self._answered = False
+        self._lock = threading.Lock()
+
+    @classmethod
+    def open(cls, options: Mapping[str, Any]) -> Connection:
+        """A connection from module options; nothing is sent yet.
+
+        ``kubeconfig`` (path, or the parsed content as a mapping), ``context``, ``host``, ``api_key``, ``username``, ``password``,
+        ``ca_cert``, ``client_cert``, ``client_key`` (paths), ``validate_certs``, ``proxy``, ``request_timeout`` (seconds); each may be absent or None. Without kubeconfig and
+        host: ``$KUBECONFIG``, ``~/.kube/config``, then the service account of the pod that this runs in.
+        Raises ``MissingPackage`` or ``KubeError`` with what to check.
+        """
+        config, pool = _configure(options)
+
+        def auth() -> Optional[str]:
+            # Asking for the key runs the package's hook that renews tokens of exec plugins and service accounts.
+            key: Optional[str] = config.get_api_key_with_prefix("BearerToken") or config.get_api_key_with_prefix(
+                "authorization"
+            )
+            if not key and config.username and config.password is not None:
+                pair = f"{config.username}:{config.password}".encode()
+                key = "Basic " + base64.b64encode(pair).decode()
+            return key
+
+        return cls(
+            _PoolTransport(pool), str(config.host), auth, timeout=float(options.get("request_timeout") or TIMEOUT)
+        )
+
+    def get(self, path: str, query: Optional[Mapping[str, Any]] = None, **kwargs: Any) -> Dict[str, Any]:
+        """The object or list at ``path``. Raises ``ApiError`` (404 included) or ``Unreachable``."""
+        return self.request("GET", path, query=query, **kwargs).body
+
+    def find(self, path: str, **kwargs: Any) -> Optional[Dict[str, Any]]:
+        """The object at ``path``, or None where there is none."""
+        try:
+            return self.get(path, **kwargs)
+        except ApiError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Optional[Mapping[str, Any]] = None,
+        body: Any = None,
+        content_type: str = JSON,
+        accept: str = JSON,
+        timeout: Optional[float] = None,
+        deadline: Optional[Deadline] = None,
+        idempotent: Optional[bool] = None,
+    ) -> Answer:
+        """One request, tried again where that is safe; the parsed answer.
+
+        429 is tried again for every method (the server did nothing), 5xx and dropped connections only when doing it twice is
+        the same as once: GET, DELETE, server-side apply, or where the caller says ``idempotent``. Waits grow from 0.25 to 8
+        seconds with jitter, or are what ``Retry-After`` says. Raises ``ApiError`` or ``Unreachable``.
+        """
+        data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        if idempotent is None:
+            idempotent = method in ("GET", "DELETE") or content_type == APPLY
+        deadline = deadline or Deadline(PATIENCE)
+        timeout = timeout or self.timeout
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                reply = self._send(
+                    method, path, query, data, content_type, accept, min(timeout, max(deadline.left, 1.0))
+                )
+                text = reply.read()
+            except Dropped as dropped:
+                if not self._may_retry(dropped, idempotent, tries, deadline):
+                    raise self._unreachable(dropped, method, path, tries) from None
+                self._pause(_backoff(tries), deadline)
+                continue
+            if reply.status < 400:
+                return Answer(reply.status, _parsed(text, method, path))
+            error = ApiError(reply.status, _status_body(text), method, path)
+            again = reply.status == 429 or (reply.status >= 500 and idempotent and tries < SERVER_ERROR_TRIES)
+            if not again or deadline.passed:
+                raise error
+            self._pause(_retry_after(reply) or _backoff(tries), deadline)
+
+    def pause(self, tries: int, deadline: Optional[Deadline] = None) -> None:
+        """Wait before the next of several tries that a caller makes itself, longer each time, within the deadline."""
+        self._pause(_backoff(tries), deadline or Deadline(PATIENCE))
+
+    def stream(self, path: str, query: Mapping[str, Any], timeout: float) -> Reply:
+        """A watch: the answer is read line by line. One try; raises ``Dropped`` or ``ApiError``."""
+        reply = self._send("GET", path, query, None, JSON, JSON, timeout)
+        if reply.status >= 400:
+            raise ApiError(reply.status, _status_body(reply.read()), "GET", path)
+        return reply
+
+    def _send(
+        self,
+        method: str,
+        path: str,
+        query: Optional[Mapping[str, Any]],
+        data: Optional[bytes],
+        content_type: str,
+        accept: str,
+        timeout: float,
+    ) -> Reply:
+        headers = {"Accept": accept, "User-Agent": "gpufleet.nvidia"}
+        if method == "GET" and not (query and query.get("watch")):
+            headers["Accept-Encoding"] = "gzip"
+        if data is not None:
+            headers["Content-Type"] = content_type
+        with self._lock:
+            key = self._auth() if self._auth else None
+            self._count(method, path, query)
+        if key:
+            headers["Authorization"] = key
+        url = self.server + path + ("?" + urlencode(query) if query else "")
+        reply = self._transport.send(method, url, headers, data, timeout)
+        self._answered = True
+        for header in reply.header("Warning"):
+            self._warn(header)
+        return reply
+
+    def _count(self, method: str, path: str, query: Optional[Mapping[str, Any]]) -> None:
+        self.stats["requests"] += 1
+        self.stats[method] += 1
+        last = path.rsplit("/", 1)[-1]
+        if method != "GET" and not last.endswith("reviews") and last != "token":
+            self.stats["dry_runs" if query and query.get("dryRun") else "writes"] += 1
+
+    def _warn(self, header: str) -> None:
+        # The text stands in double quotes after a code and an agent.
+        text = header.split('"', 1)[1].rsplit('"', 1)[0].replace('\\"', '"') if '"' in header else header
+        with self._lock:
+            if text not in self.warnings:
+                self.warnings.append(text)
+
+    def _may_retry(self, dropped: Dropped, idempotent: bool, tries: int, deadline: Deadline) -> bool:
+        if deadline.passed or dropped.final:
+            return False
+        if not self._answered and tries >= CONNECT_TRIES:
+            return False
+        return idempotent or not dropped.sent
+
+    def _pause(self, seconds: float, deadline: Deadline) -> None:
+        self.stats["retries"] += 1
+        self._sleep(min(seconds, deadline.left))
+
+    def _unreachable(self, dropped: Dropped, method: str, path: str, tries: int) -> Unreachable:
+        times = f" ({tries} tries)" if tries > 1 else ""
+        if self._answered:
+            return Unreachable(f"the API server {self.server} stopped answering in {method} {path}: {dropped}{times}")
+        return Unreachable(
+            f"the API server {self.server} does not answer: {dropped}{times}. Check the address in the kubeconfig or `host`, "
+            "that it can be reached from the machine that runs this module (firewall, VPN, proxy), and its certificate (`ca_cert`)"
+        )
+
+
+def _backoff(tries: int) -> float:
+    return float(min(8.0, 0.25 * 2 ** (tries - 1)) * random.uniform(0.5, 1.0))
+
+
+def _retry_after(reply: Reply) -> Optional[float]:
+    for value in reply.header("Retry-After"):
+        try:
+            return max(0.0, float(value)) * random.uniform(1.0, 1.1)
+        except ValueError:
+            return None
+    return None
+
+
+def _parsed(text: bytes, method: str, path: str) -> Dict[str, Any]:
+    try:
+        body = json.loads(text) if text else {}
+    except ValueError:
+        raise KubeError(
+            f"{method} {path}: the answer is not JSON; is there a proxy or login page before the API server?"
+        ) from None
+    return body if isinstance(body, dict) else {"value": body}
+
+
+def _status_body(text: bytes) -> Mapping[str, Any]:
+    try:
+        body = json.loads(text)
+    except ValueError:
+        return {"message": text[:300].decode("utf-8", "replace")}
+    return body if isinstance(body, dict) else {"message": str(body)}
+
+
+def _configure(options: Mapping[str, Any]) -> Tuple[Any, Any]:
+    """The package's ``Configuration`` and the connection pool that it makes from it."""
+    try:
+        from kubernetes import config as loader
+        from kubernetes.client.configuration import Configuration
+        from kubernetes.client.rest import RESTClientObject
+    except ImportError:
+        import traceback
+
+        raise MissingPackage(traceback.format_exc()) from None
+
+    config = Configuration()
+    kubeconfig, context, host = options.get("kubeconfig"), options.get("context"), options.get("host")
+    try:
+        if isinstance(kubeconfig, Mapping):
+            loader.load_kube_config_from_dict(dict(kubeconfig), context=context, client_configuration=config)
+        elif kubeconfig:
+            loader.load_kube_config(os.path.expanduser(str(kubeconfig)), context=context, client_configuration=config)
+        elif not host and _default_kubeconfig():
+            loader.load_kube_config(context=context, client_configuration=config)
+        elif not host:
+            loader.load_incluster_config(client_configuration=config)
+    except Exception as error:  # the package raises its own errors, YAML's, OSError and those of exec plugins
+        raise KubeError(_no_credentials(kubeconfig, error)) from None
+    _override(config, options)
+    config.retries = False  # one place decides what is sent again, and it is not the pool
+    try:
+        return config, RESTClientObject(config).pool_manager
+    except OSError as error:
+        raise KubeError(f"a certificate or key of the connection cannot be read: {error}") from None
+
+
+def _override(config: Any, options: Mapping[str, Any]) -> None:
+    """Single options win over the kubeconfig."""
+    names = {"host": "host", "username": "username", "password": "password", "ca_cert": "ssl_ca_cert"}
+    names.update(client_cert="cert_file", client_key="key_file", proxy="proxy")
+    for option, attribute in names.items():
+        if options.get(option) is not None:
+            setattr(config, attribute, options[option])
+    if options.get("api_key"):
+        config.refresh_api_key_hook = None
+        config.api_key = {"BearerToken": "Bearer " + str(options["api_key"]).strip()}
+    if (
+        options.get("validate_certs") is False
+    ):  # true is the default of the option, and no reason to overrule a kubeconfig
+        config.verify_ssl = False
+    if not config.verify_ssl:
+        from urllib3.exceptions import InsecureRequestWarning
+
+        warnings.simplefilter("ignore", InsecureRequestWarning)  # asked for by the user, once is enough
+
+
+def _default_kubeconfig() -> bool:
+    files = os.environ.get("KUBECONFIG") or "~/.kube/config"
+    return any(os.path.exists(os.path.expanduser(name)) for name in files.split(os.pathsep) if name)
+
+
+def _no_credentials(kubeconfig: Any, error: Exception) -> str:
+    first = str(error).strip().split("\n", maxsplit=1)[0]
+    if isinstance(kubeconfig, str) and not os.path.exists(os.path.expanduser(kubeconfig)):
+        return f"the kubeconfig {kubeconfig} does not exist on the machine that runs this module"
+    if kubeconfig or _default_kubeconfig():
+        return f"the kubeconfig cannot be used: {first}"
+    return (
+        "no cluster is given: set `kubeconfig` (or $KUBECONFIG), or `host` with `api_key`, or run inside a pod with a service account "
+        f"({first})"
+    )
+
+
+class _PoolTransport:
+    """urllib3 as a transport."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+
+    def send(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float) -> Reply:
+        import urllib3
+
+        try:
+            reply = self._pool.request(
+                method,
+                url,
+                body=body,
+                headers=dict(headers),
+                timeout=urllib3.Timeout(connect=min(timeout, 10.0), read=timeout),
+                preload_content=False,
+                retries=False,
+                redirect=False,
+            )
+        except urllib3.exceptions.HTTPError as error:
+            raise _dropped(error) from None
+        except OSError as error:  # a certificate file that is not there
+            raise Dropped(str(error), sent=False, final=True) from None
+        return _PoolReply(reply)
+
+
+class _PoolReply:
+    def __init__(self, reply: Any) -> None:
+        self.status = int(reply.status)
+        self._reply = reply
+
+    def header(self, name: str) -> List[str]:
+        return [str(value) for value in self._reply.headers.getlist(name)]
+
+    def read(self) -> bytes:
+        import urllib3
+
+        try:
+            data: bytes = self._reply.read(decode_content=True)
+            self._reply.release_conn()
+        except (urllib3.exceptions.HTTPError, OSError) as error:
+            raise _dropped(error) from None
+        return data
+
+    def lines(self) -> Iterator[bytes]:
+        import urllib3
+
+        rest = b""
+        try:
+            for piece in self._reply.stream(65536, decode_content=True):
+                *whole, rest = (rest + piece).split(b"\n")
+                yield from whole
+        except (
+            urllib3.exceptions.HTTPError,
+            OSError,
+            ValueError,
+            AttributeError,
+        ) as error:  # the last two: closed while reading
+            raise _dropped(error) from None
+        if rest:
+            yield rest
+
+    def close(self) -> None:
+        # shutdown() wakes a thread that waits for the next line; older urllib3 has no such thing and the read times out.
+        try:
+            getattr(self._reply, "shutdown", lambda: None)()
+            self._reply.close()
+        except Exception:  # whatever state the socket is in, nobody reads from it any more
+            return
+
+
+def _dropped(error: BaseException) -> Dropped:
+    import urllib3.exceptions as known
+
+    cause = getattr(error, "reason", None)
+    inner = cause if isinstance(cause, BaseException) else error
+    if isinstance(inner, known.ProxyError) and isinstance(getattr(inner, "original_error", None), BaseException):
+        inner = inner.original_error
+    text = str(inner).split(": ", 1)[-1] if isinstance(inner, known.NewConnectionError) else str(inner)
+    if isinstance(inner, known.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
+        return Dropped(f"TLS: {text}", sent=False, final=True)
+    if isinstance(inner, getattr(known, "NameResolutionError", ())):
+        return Dropped(text, sent=False, final=False)
+    refused = isinstance(inner, (known.NewConnectionError, known.ConnectTimeoutError))
+    return Dropped(text or type(inner).__name__, sent=not refused)
