@@ -1,0 +1,264 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""From the value of every key to the typed policy."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from .._matrix import RELEASES
+from .._plan import ERROR, Finding
+from . import _model as m
+from ._read import Values
+from ._tree import get, put
+
+PULL_POLICIES = ("Always", "IfNotPresent", "Never")
+CSV_KEY = "dcgm-metrics.csv"
+
+
+def build(values: Values, release: str, extra_objects: Tuple[m.Json, ...] = ()) -> Tuple[m.Policy, List[Finding]]:
+    """The policy, and findings about images that are named only in part."""
+    made = _Builder(values, release)
+    return made.policy(extra_objects), made.findings
+
+
+def reference(image: m.Image) -> str:
+    """The image as a container names it: ``repository/image:version``, a digest with ``@``, or ``image`` alone as it is."""
+    if not image.repository and not image.version:
+        return image.image
+    join = "@" if image.version.startswith("sha256:") else ":"
+    return f"{image.repository}/{image.image}{join}{image.version}"
+
+
+class _Builder:
+    def __init__(self, values: Values, release: str) -> None:
+        self.values = values
+        self.release = release
+        self.findings: List[Finding] = []
+
+    def get(self, path: str) -> Any:
+        return self.values[path]
+
+    def text(self, path: str) -> str:
+        value = self.values[path]
+        return "" if value is None else str(value)
+
+    def flag(self, path: str) -> bool:
+        return bool(self.values[path])
+
+    def texts(self, path: str) -> Tuple[str, ...]:
+        return tuple(self.values[path] or ())
+
+    def env(self, path: str) -> m.Env:
+        return tuple({"name": item["name"], "value": item.get("value", "")} for item in self.values[path] or ())
+
+    def image(self, component: str) -> m.Image:
+        repository, image, version = (self.text(f"{component}.{part}") for part in ("repository", "image", "version"))
+        if not (repository or image or version):
+            repository, image, version = RELEASES[self.release].images.get(component, ("", "", ""))
+        elif (repository or version) and not (repository and image and version):
+            self._partly(component, repository, image, version)
+        policy = self.text(f"{component}.imagePullPolicy")
+        return m.Image(
+            repository=repository,
+            image=image,
+            version=version,
+            pull_policy=policy if policy in PULL_POLICIES else "IfNotPresent",
+            pull_secrets=tuple(dict.fromkeys(self.texts(f"{component}.imagePullSecrets"))),
+        )
+
+    def _partly(self, component: str, repository: str, image: str, version: str) -> None:
+        parts = {"repository": repository, "image": image, "version": version}
+        there = " and ".join(f"{name} ({value})" for name, value in parts.items() if value)
+        missing = " and ".join(name for name, value in parts.items() if not value)
+        self.findings.append(
+            Finding(
+                "policy.image",
+                ERROR,
+                f"names its image only in part: {there} without {missing}.",
+                path=component,
+                remedy="Give repository, image and version; or image alone with the whole name; or none of them for the release's own.",
+            )
+        )
+
+    def resources(self, component: str) -> Optional[m.Json]:
+        return self.values[f"{component}.resources"]  # type: ignore[no-any-return]
+
+    def shared(self, name: str) -> Dict[str, Any]:
+        return {
+            "enabled": self.flag(f"{name}.enabled"),
+            "image": self.image(name),
+            "resources": self.resources(name),
+            "args": self.texts(f"{name}.args"),
+            "env": self.env(f"{name}.env"),
+            "host_network": self.flag(f"{name}.hostNetwork"),
+        }
+
+    def component(self, name: str) -> m.Component:
+        return m.Component(**self.shared(name))
+
+    def service_monitor(self, path: str) -> m.ServiceMonitor:
+        return m.ServiceMonitor(
+            enabled=self.flag(f"{path}.enabled"),
+            interval=self.text(f"{path}.interval"),
+            scrape_timeout=self.text(f"{path}.scrapeTimeout"),
+            honor_labels=self.flag(f"{path}.honorLabels"),
+            additional_labels=dict(self.get(f"{path}.additionalLabels") or {}),
+            relabelings=tuple(self.get(f"{path}.relabelings") or ()),
+        )
+
+    def config(self, path: str, default: str = "") -> m.NamedConfig:
+        data: Optional[Mapping[str, str]] = None
+        if self.flag(f"{path}.create"):
+            given = self.get(f"{path}.data") or {}
+            data = {CSV_KEY: given} if isinstance(given, str) else dict(given)
+        return m.NamedConfig(name=self.text(f"{path}.name"), default=default, data=data)
+
+    def probe(self, path: str) -> Optional[m.Json]:
+        names = ("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold")
+        given = {name: self.get(f"{path}.{name}") for name in names}
+        return {name: value for name, value in given.items() if value} or None
+
+    def validator(self) -> m.Validator:
+        shared = self.shared_without_enabled("validator")
+        return m.Validator(
+            plugin_env=self.env("validator.plugin.env"),
+            cuda_env=self.env("validator.cuda.env"),
+            driver_env=self.env("validator.driver.env"),
+            toolkit_env=self.env("validator.toolkit.env"),
+            **shared,
+        )
+
+    def shared_without_enabled(self, name: str) -> Dict[str, Any]:
+        return {
+            "image": self.image(name),
+            "resources": self.resources(name),
+            "args": self.texts(f"{name}.args"),
+            "env": self.env(f"{name}.env"),
+            "host_network": self.flag(f"{name}.hostNetwork"),
+        }
+
+    def upgrade_policy(self) -> m.UpgradePolicy:
+        p = "driver.upgradePolicy"
+        return m.UpgradePolicy(
+            auto_upgrade=self.flag(f"{p}.autoUpgrade"),
+            max_parallel_upgrades=self.get(f"{p}.maxParallelUpgrades"),
+            max_unavailable=self.text(f"{p}.maxUnavailable"),
+            wait_pod_selector=self.text(f"{p}.waitForCompletion.podSelector"),
+            wait_timeout_seconds=self.get(f"{p}.waitForCompletion.timeoutSeconds"),
+            pod_deletion=m.PodDeletion(
+                force=self.flag(f"{p}.gpuPodDeletion.force"),
+                timeout_seconds=self.get(f"{p}.gpuPodDeletion.timeoutSeconds"),
+                delete_empty_dir=self.flag(f"{p}.gpuPodDeletion.deleteEmptyDir"),
+            ),
+            drain=m.Drain(
+                enable=self.flag(f"{p}.drain.enable"),
+                force=self.flag(f"{p}.drain.force"),
+                pod_selector=self.text(f"{p}.drain.podSelector"),
+                timeout_seconds=self.get(f"{p}.drain.timeoutSeconds"),
+                delete_empty_dir=self.flag(f"{p}.drain.deleteEmptyDir"),
+            ),
+        )
+
+    def driver(self) -> m.Driver:
+        return m.Driver(
+            **self.shared("driver"),
+            manager=m.DriverManager(image=self.image("driver.manager"), env=self.env("driver.manager.env")),
+            kernel_module_type=self.text("driver.kernelModuleType"),
+            use_precompiled=self.flag("driver.usePrecompiled"),
+            startup_probe=self.probe("driver.startupProbe"),
+            liveness_probe=self.probe("driver.livenessProbe"),
+            readiness_probe=self.probe("driver.readinessProbe"),
+            rdma=m.Rdma(enabled=self.flag("driver.rdma.enabled"), use_host_mofed=self.flag("driver.rdma.useHostMofed")),
+            repo_config=self.text("driver.repoConfig.configMapName"),
+            cert_config=self.text("driver.certConfig.name"),
+            kernel_module_config=self.text("driver.kernelModuleConfig.name"),
+            licensing=m.Licensing(
+                secret_name=self.text("driver.licensingConfig.secretName"),
+                config_map_name=self.text("driver.licensingConfig.configMapName"),
+                nls_enabled=self.flag("driver.licensingConfig.nlsEnabled"),
+            ),
+            virtual_topology_config=self.text("driver.virtualTopology.config"),
+            secret_env=self.text("driver.secretEnv"),
+            upgrade_policy=self.upgrade_policy(),
+        )
+
+    def dcgm_exporter(self) -> m.DcgmExporter:
+        p = "dcgmExporter"
+        return m.DcgmExporter(
+            **self.shared(p),
+            annotations=dict(self.get(f"{p}.annotations") or {}),
+            config=self.config(f"{p}.config"),
+            service_type=self.text(f"{p}.service.type"),
+            service_internal_traffic_policy=self.text(f"{p}.service.internalTrafficPolicy"),
+            service_monitor=self.service_monitor(f"{p}.serviceMonitor"),
+            host_pid=self.flag(f"{p}.hostPID"),
+            hpc_job_mapping=self.flag(f"{p}.hpcJobMapping.enabled"),
+            hpc_job_mapping_directory=self.text(f"{p}.hpcJobMapping.directory"),
+            enable_pod_labels=self.flag(f"{p}.enablePodLabels"),
+            enable_pod_uid=self.flag(f"{p}.enablePodUID"),
+            pod_label_allowlist_regex=self.texts(f"{p}.podLabelAllowlistRegex"),
+        )
+
+    def daemonsets(self) -> m.DaemonSets:
+        p = "daemonsets"
+        return m.DaemonSets(
+            labels=dict(self.get(f"{p}.labels") or {}),
+            annotations=dict(self.get(f"{p}.annotations") or {}),
+            tolerations=tuple(self.get(f"{p}.tolerations") or ()),
+            priority_class_name=self.text(f"{p}.priorityClassName"),
+            update_strategy=self.text(f"{p}.updateStrategy"),
+            max_unavailable=self.text(f"{p}.rollingUpdate.maxUnavailable"),
+            pod_security_context=self.get(f"{p}.podSecurityContext"),
+        )
+
+    def nfd(self) -> m.Nfd:
+        values: m.Json = {}
+        prefix = "node-feature-discovery."
+        for path, value in self.values.items():
+            if path.startswith(prefix) and value is not None:
+                put(values, path[len(prefix) :], value)
+        if not get(values, "image.tag") or "tag" not in values["image"]:
+            put(values, "image.tag", RELEASES[self.release].nfd)
+        return m.Nfd(enabled=self.flag("nfd.enabled"), node_feature_rules=self.flag("nfd.nodefeaturerules"), values=values)
+
+    def policy(self, extra_objects: Tuple[m.Json, ...]) -> m.Policy:
+        return m.Policy(
+            operator=m.Operator(
+                runtime_class=self.text("operator.runtimeClass"),
+                service_monitor=self.service_monitor("operator.metrics.serviceMonitor"),
+            ),
+            daemonsets=self.daemonsets(),
+            host_paths=m.HostPaths(
+                root_fs=self.text("hostPaths.rootFS"),
+                driver_install_dir=self.text("hostPaths.driverInstallDir"),
+                kubelet_root_dir=self.text("hostPaths.kubeletRootDir"),
+            ),
+            validator=self.validator(),
+            driver=self.driver(),
+            toolkit=m.Toolkit(**self.shared("toolkit"), install_dir=self.text("toolkit.installDir")),
+            device_plugin=m.DevicePlugin(
+                **self.shared("devicePlugin"),
+                config=self.config("devicePlugin.config", self.text("devicePlugin.config.default")),
+                mps_root=self.text("devicePlugin.mps.root"),
+            ),
+            dcgm=self.component("dcgm"),
+            dcgm_exporter=self.dcgm_exporter(),
+            gfd=self.component("gfd"),
+            mig_manager=m.MigManager(
+                **self.shared("migManager"),
+                config=self.config("migManager.config", self.text("migManager.config.default")),
+                gpu_clients_config=self.config("migManager.gpuClientsConfig"),
+            ),
+            node_status_exporter=self.component("nodeStatusExporter"),
+            gds=self.component("gds"),
+            gdrcopy=self.component("gdrcopy"),
+            nfd=self.nfd(),
+            mig_strategy=self.text("mig.strategy"),
+            psa_enabled=self.flag("psa.enabled"),
+            cdi_enabled=self.flag("cdi.enabled"),
+            nri_enabled=self.flag("cdi.nriPluginEnabled"),
+            extra_objects=extra_objects,
+            release=self.release,
+        )
