@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """From wanted objects and a cluster to a plan of steps, and the execution of one step.
 
-Planning reads only: one list by label for each kind, and a look at objects that are about to be created. Objects with our label
-are ours: they are brought to exactly what is wanted. An object of a wanted name without it is never touched but reported.
+Planning reads only: one list by label for each kind, and a look at objects that are about to be created. Objects with
+our label are ours: they are brought to exactly what is wanted. An object of a wanted name without it is never touched
+but reported.
 """
 
 from __future__ import annotations
@@ -44,7 +45,8 @@ _IMMUTABLE: Dict[str, Tuple[str, ...]] = {
 class Step:
     """One change of one object. ``wanted`` is None for a delete, ``live`` None for a create.
 
-    ``rolls`` says that pods will be replaced; ``disruptive`` that something is taken away before it is there again, or for good.
+    ``rolls`` says that pods will be replaced; ``disruptive`` that something is taken away before it is there again,
+    or for good.
     """
 
     verb: str
@@ -63,7 +65,7 @@ class Step:
         return f"{self.verb} {self.ref}"
 
     def action(self) -> Action:
-        """The step as the plan of a module's result: what differs, by path; whole objects where one is made or removed."""
+        """The step for a module's result: what differs, by path; the whole object where one is made or removed."""
         before: Any = None
         after: Any = None
         if self.verb == CREATE:
@@ -81,7 +83,7 @@ class Step:
 
 @dataclass
 class Plan:
-    """Steps in the order in which they are carried out, findings, and what was found: ``live`` holds every object of ours by identity."""
+    """Steps in the order of their execution, findings, and every object of ours that was found, by identity."""
 
     steps: List[Step] = field(default_factory=list)
     findings: List[Finding] = field(default_factory=list)
@@ -106,11 +108,12 @@ def plan(
 ) -> Plan:
     """What has to be done so that the cluster has exactly ``wanted`` among the objects of ours in ``scope``.
 
-    ``wanted`` keeps its order; every object carries our label. ``kinds`` are further kinds in which objects that are no longer wanted
-    are looked for (removed in the reverse of the order in which ``kinds`` and ``wanted`` name their kinds). ``optional``: kinds
-    that the cluster need not know (CRDs); their objects are left out with a finding. ``scope`` is a further label
-    selector (``gpufleet.io/part=device-plugin``). ``namespace`` limits the lists of namespaced kinds for accounts that may not list
-    them in all. ``drift``: ``correct`` removes fields that others added, ``report`` only reports them.
+    ``wanted`` keeps its order; every object carries our label. ``kinds`` are further kinds in which objects that are
+    no longer wanted are looked for (removed in the reverse of the order in which ``kinds`` and ``wanted`` name their
+    kinds). ``optional``: kinds that the cluster need not know (CRDs); their objects are left out with a finding.
+    ``scope`` is a further label selector (``gpufleet.io/part=device-plugin``). ``namespace`` limits the lists of
+    namespaced kinds for accounts that may not list them in all. ``drift``: ``correct`` removes fields that others
+    added, ``report`` only reports them.
     """
     return _Planner(connection, wanted, kinds, optional, scope, namespace, drift, deadline).plan()
 
@@ -220,7 +223,7 @@ class _Planner:
         self._finding("foreign-object", str(which), detail, remedy)
 
     def _shared_namespace(self, which: Ref, obj: Object, live: Object) -> None:
-        """A namespace that somebody else made stays theirs; only labels that it lacks are added, and recorded as ours."""
+        """A namespace that others made stays theirs; only labels that it lacks are added, and recorded as ours."""
         mine = {key: value for key, value in labels(obj).items() if key != MANAGED_BY and _in_scope({key: value}, "")}
         mine = {key: value for key, value in mine.items() if f"{key}={value}" not in self.scope.split(",")}
         annotations = obj["metadata"].get("annotations")
@@ -292,8 +295,8 @@ class _Planner:
 def execute(connection: Connection, step: Step, deadline: Optional[Deadline] = None) -> List[Finding]:
     """Carry out one step; findings say what the server did not keep as wanted.
 
-    Raises ``ApiError``, ``Unreachable``, or ``KubeError`` where an object does not go or its owner changed meanwhile. Doing a step
-    again that was done already changes nothing.
+    Raises ``ApiError``, ``Unreachable``, or ``KubeError`` where an object does not go or its owner changed meanwhile.
+    Doing a step again that was done already changes nothing.
     """
     if step.verb == DELETE:
         delete(connection, step.ref, step.live, deadline)
@@ -436,8 +439,8 @@ def wait_established(connection: Connection, which: Ref, deadline: Optional[Dead
 def rehearse(connection: Connection, made: Plan, deadline: Optional[Deadline] = None) -> List[Finding]:
     """Dry runs of the plan's creates and updates, so that refusals by admission show before anything is written.
 
-    Sends nothing when there is nothing to do, and stops at once where the account may not patch. What cannot be tried yet (a
-    namespace or CRD of the same plan) is passed over.
+    Sends nothing when there is nothing to do, and stops at once where the account may not patch. What cannot be tried
+    yet (a namespace or CRD of the same plan) is passed over.
     """
     found: List[Finding] = []
     new = {step.ref.name for step in made.steps if step.verb == CREATE and step.ref.kind == "Namespace"}

@@ -10,6 +10,7 @@ connection pool). Everything above the pool is here, so that one place decides w
 from __future__ import annotations
 
 import base64
+import contextlib
 import json
 import os
 import random
@@ -44,7 +45,7 @@ class MissingPackage(KubeError):
 
 
 class Unreachable(KubeError):
-    """No answer: no route, refused, TLS, timeout, or a connection that dropped in a request that must not be sent twice."""
+    """No answer: no route, refused, TLS, timeout, or a connection that dropped in a request that is not sent twice."""
 
 
 class ApiError(KubeError):
@@ -132,7 +133,7 @@ class Transport(Protocol):
 
 
 class Dropped(Exception):
-    """No answer. ``sent`` tells whether the server may have acted on the request, ``final`` that trying again is no use."""
+    """No answer. ``sent``: the server may have acted on the request; ``final``: trying again is no use."""
 
     def __init__(self, why: str, sent: bool = True, final: bool = False) -> None:
         super().__init__(why)
@@ -143,9 +144,9 @@ class Dropped(Exception):
 class Connection:
     """Requests to one API server. Threads may share it.
 
-    ``stats`` counts what went over the wire, each try on its own: ``requests``, ``writes`` (mutating, not a dry run, not a
-    review or token request), ``dry_runs``, ``retries``, and each method by its name.
-    ``warnings`` holds the texts of the server's ``Warning`` headers, each once, in order.
+    ``stats`` counts what went over the wire, each try on its own: ``requests``, ``writes`` (mutating, not a dry run,
+    not a review or token request), ``dry_runs``, ``retries``, and each method by its name. ``warnings`` holds the
+    texts of the server's ``Warning`` headers, each once, in order.
     """
 
     def __init__(
@@ -170,10 +171,11 @@ class Connection:
     def open(cls, options: Mapping[str, Any]) -> Connection:
         """A connection from module options; nothing is sent yet.
 
-        ``kubeconfig`` (path, or the parsed content as a mapping), ``context``, ``host``, ``api_key``, ``username``, ``password``,
-        ``ca_cert``, ``client_cert``, ``client_key`` (paths), ``validate_certs``, ``proxy``, ``request_timeout`` (seconds); each may be absent or None. Without kubeconfig and
-        host: ``$KUBECONFIG``, ``~/.kube/config``, then the service account of the pod that this runs in.
-        Raises ``MissingPackage`` or ``KubeError`` with what to check.
+        ``kubeconfig`` (path, or the parsed content as a mapping), ``context``, ``host``, ``api_key``, ``username``,
+        ``password``, ``ca_cert``, ``client_cert``, ``client_key`` (paths), ``validate_certs``, ``proxy``,
+        ``request_timeout`` (seconds); each may be absent or None. Without kubeconfig and host: ``$KUBECONFIG``,
+        ``~/.kube/config``, then the service account of the pod that this runs in. Raises ``MissingPackage`` or
+        ``KubeError`` with what to check.
         """
         config, pool = _configure(options)
 
@@ -219,9 +221,9 @@ class Connection:
     ) -> Answer:
         """One request, tried again where that is safe; the parsed answer.
 
-        429 is tried again for every method (the server did nothing), 5xx and dropped connections only when doing it twice is
-        the same as once: GET, DELETE, server-side apply, or where the caller says ``idempotent``. Waits grow from 0.25 to 8
-        seconds with jitter, or are what ``Retry-After`` says. Raises ``ApiError`` or ``Unreachable``.
+        429 is tried again for every method (the server did nothing), 5xx and dropped connections only when doing it
+        twice is the same as once: GET, DELETE, server-side apply, or where the caller says ``idempotent``. Waits grow
+        from 0.25 to 8 seconds with jitter, or are what ``Retry-After`` says. Raises ``ApiError`` or ``Unreachable``.
         """
         data = None if body is None else json.dumps(body, separators=(",", ":")).encode()
         if idempotent is None:
@@ -317,8 +319,9 @@ class Connection:
         if self._answered:
             return Unreachable(f"the API server {self.server} stopped answering in {method} {path}: {dropped}{times}")
         return Unreachable(
-            f"the API server {self.server} does not answer: {dropped}{times}. Check the address in the kubeconfig or `host`, "
-            "that it can be reached from the machine that runs this module (firewall, VPN, proxy), and its certificate (`ca_cert`)"
+            f"the API server {self.server} does not answer: {dropped}{times}. Check the address in the kubeconfig "
+            "or `host`, that it can be reached from the machine that runs this module (firewall, VPN, proxy), and its "
+            "certificate (`ca_cert`)"
         )
 
 
@@ -356,6 +359,7 @@ def _status_body(text: bytes) -> Mapping[str, Any]:
 def _configure(options: Mapping[str, Any]) -> Tuple[Any, Any]:
     """The package's ``Configuration`` and the connection pool that it makes from it."""
     try:
+        import yaml
         from kubernetes import config as loader
         from kubernetes.client.configuration import Configuration
         from kubernetes.client.rest import RESTClientObject
@@ -375,7 +379,16 @@ def _configure(options: Mapping[str, Any]) -> Tuple[Any, Any]:
             loader.load_kube_config(context=context, client_configuration=config)
         elif not host:
             loader.load_incluster_config(client_configuration=config)
-    except Exception as error:  # the package raises its own errors, YAML's, OSError and those of exec plugins
+    except (
+        loader.ConfigException,
+        yaml.YAMLError,
+        OSError,
+        ValueError,
+        LookupError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        # The last ones are what the package gives for a kubeconfig of the wrong shape.
         raise KubeError(_no_credentials(kubeconfig, error)) from None
     _override(config, options)
     config.retries = False  # one place decides what is sent again, and it is not the pool
@@ -417,8 +430,8 @@ def _no_credentials(kubeconfig: Any, error: Exception) -> str:
     if kubeconfig or _default_kubeconfig():
         return f"the kubeconfig cannot be used: {first}"
     return (
-        "no cluster is given: set `kubeconfig` (or $KUBECONFIG), or `host` with `api_key`, or run inside a pod with a service account "
-        f"({first})"
+        "no cluster is given: set `kubeconfig` (or $KUBECONFIG), or `host` with `api_key`, or run inside a pod with a "
+        f"service account ({first})"
     )
 
 
@@ -486,12 +499,10 @@ class _PoolReply:
             yield rest
 
     def close(self) -> None:
-        # shutdown() wakes a thread that waits for the next line; older urllib3 has no such thing and the read times out.
-        try:
+        # shutdown() wakes a thread that waits for the next line; with an older urllib3 that thread's read times out.
+        with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
             getattr(self._reply, "shutdown", lambda: None)()
             self._reply.close()
-        except Exception:  # whatever state the socket is in, nobody reads from it any more
-            return
 
 
 def _dropped(error: BaseException) -> Dropped:

@@ -3,15 +3,15 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What differs between a wanted object and a live one, and who owns what differs.
 
-The API server records in ``metadata.managedFields`` which manager set which field (a tree: ``f:`` a field, ``k:`` a list item by
-its keys, ``v:`` an item of a set, ``.`` the thing itself). That tree also tells how the server merges each list, so no schema is
-needed here. Two facts make the comparison exact without asking the server:
+The API server records in ``metadata.managedFields`` which manager set which field (a tree: ``f:`` a field, ``k:`` a
+list item by its keys, ``v:`` an item of a set, ``.`` the thing itself). That tree also tells how the server merges
+each list, so no schema is needed here. Two facts make the comparison exact without asking the server:
 
 * whoever changes the value of a field takes it over, so a field that we own still has the value that we gave it;
 * a field that nobody owns is a default of the server, which is no difference.
 
-Hence a wanted object is *equal* to the live one when every wanted leaf has its value and our server-side-apply entry owns exactly
-the wanted fields. Everything here is a pure function.
+Hence a wanted object is *equal* to the live one when every wanted leaf has its value and our server-side-apply entry
+owns exactly the wanted fields. Everything here is a pure function.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ ABSENT = Absent()
 class Difference(NamedTuple):
     """One field that is not as wanted. ``owner`` is the manager that set the live value, "" if nobody or we did.
 
-    ``live`` is ABSENT where the field is missing, ``wanted`` is ABSENT where we set it once and no longer want it, and both are the
-    same where only the ownership is missing.
+    ``live`` is ABSENT where the field is missing, ``wanted`` is ABSENT where we set it once and no longer want it,
+    and both are the same where only the ownership is missing.
     """
 
     path: str
@@ -84,7 +84,7 @@ def normalised(wanted: Mapping[str, Any]) -> Object:
 
 
 def differences(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str = MANAGER) -> List[Difference]:
-    """Every field in which ``live`` is not what ``manager`` wants, in the order of ``wanted``. Empty: nothing to write."""
+    """Each field in which ``live`` is not what ``manager`` wants, in order of ``wanted``. Empty: nothing to write."""
     comparison = _Comparison(live, manager)
     mine = applied_fields(live, manager)
     content = {k: v for k, v in normalised(wanted).items() if k not in ("apiVersion", "kind", "metadata")}
@@ -96,10 +96,10 @@ def differences(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str
 
 
 def foreign(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str = MANAGER) -> List[ForeignField]:
-    """Fields of ``live`` that others added and that ``wanted`` does not have: spec, data, rules, and labels of its metadata.
+    """Fields of ``live`` that others added and ``wanted`` does not have: spec, data, rules, and metadata.labels.
 
-    Left alone: status, what is written through a subresource, annotations, owners, finalizers, and what controllers and kubectl note
-    down for themselves (see ``_IGNORED``).
+    Left alone: status, what is written through a subresource, annotations, owners, finalizers, and what controllers
+    and kubectl note down for themselves (see ``_IGNORED``).
     """
     found: List[ForeignField] = []
     for entry in _others(live, manager):
@@ -109,9 +109,10 @@ def foreign(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str = M
 
 
 def taken_over(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str = MANAGER) -> List[Dict[str, Any]]:
-    """``managedFields`` in which the foreign fields of ``live`` belong to ``manager``, so that its next apply removes them.
+    """``managedFields`` in which foreign fields of ``live`` belong to ``manager``, so that its next apply removes them.
 
-    Ownership is all that changes, so nothing rolls until that apply, which then is the only change of the object's content.
+    Ownership is all that changes, so nothing rolls until that apply, which then is the only change of the object's
+    content.
     """
     entries: List[Dict[str, Any]] = []
     moved: Tree = {}
@@ -142,7 +143,7 @@ def taken_over(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str 
 
 
 def applied(live: Mapping[str, Any], manager: str = MANAGER) -> Object:
-    """The part of ``live`` that ``manager`` owns by server-side apply, with its identity: what it would send to change nothing."""
+    """The part of ``live`` that ``manager`` owns by server-side apply: what it would send to change nothing."""
     out: Object = _extract(applied_fields(live, manager), live) or {}
     out.update({k: live[k] for k in ("apiVersion", "kind") if k in live})
     identity = {k: live["metadata"][k] for k in ("name", "namespace") if k in live["metadata"]}

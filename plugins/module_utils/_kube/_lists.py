@@ -36,8 +36,9 @@ def list_objects(
 ) -> Listing:
     """All objects of a kind, in one namespace or in all, with ``kind`` and ``apiVersion`` set in each.
 
-    ``optional``: a kind that the server does not serve (no CRD) gives an empty listing with ``served`` false, not an error.
-    ``keep`` makes each object smaller as its page comes in. A list that grew too old between pages is read anew.
+    ``optional``: a kind that the server does not serve (no CRD) gives an empty listing with ``served`` false, not an
+    error. ``keep`` makes each object smaller as its page comes in. A list that grew too old between pages is read
+    anew.
     """
     where = path(kind, namespace)
     query: Dict[str, Any] = {"limit": PAGE}

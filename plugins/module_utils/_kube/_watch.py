@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Watches: the live state of one object, or of several lists at once, kept up to date until a deadline.
 
-A watch that ends, drops or is too old (410) goes on from the last version seen or starts with a new list; who waits only sees
-that something may have changed.
+A watch that ends, drops or is too old (410) goes on from the last version seen or starts with a new list; who waits
+only sees that something may have changed.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import queue
 import threading
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Tuple, final
 
 from ._connection import ApiError, Connection, Deadline, Dropped, KubeError, Reply
 from ._lists import list_objects
@@ -47,11 +47,12 @@ def until(
             mirror.wait(deadline.left)
 
 
+@final
 class Mirror:
     """Copies of several lists, kept up to date by one thread each. Use it as a context manager.
 
-    ``objects(name)`` is the present copy, ``wait(seconds)`` returns once something changed or the time is over. A watch that fails for
-    good (rights, an unreachable server) raises its ``KubeError`` in ``wait``.
+    ``objects(name)`` is the present copy, ``wait(seconds)`` returns once something changed or the time is over. A
+    watch that fails for good (rights, an unreachable server) raises its ``KubeError`` in ``wait``.
     """
 
     def __init__(self, connection: Connection, queries: Mapping[str, Query], patience: float = 120.0) -> None:
@@ -66,7 +67,7 @@ class Mirror:
             follower.start()
         return self
 
-    def __exit__(self, *exc: Any) -> None:
+    def __exit__(self, *exc: object) -> None:
         for follower in self._followers.values():
             follower.stop()
 
