@@ -1,0 +1,126 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Facts of a cluster that objects depend on, read over its API."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from .._kube._connection import Connection
+from .._kube._lists import list_objects
+from .._kube._resources import Object, path
+from .._operands._types import ClusterFacts, NodeFacts
+from .._policy._model import Policy
+
+KERNEL = "feature.node.kubernetes.io/kernel-version.full"
+DRIVER_DAEMONSET = "nvidia-driver-daemonset"
+
+
+def read_nodes(connection: Connection) -> List[Object]:
+    """All nodes, each cut down to what is looked at: identity, taints, allocatable, capacity, nodeInfo, Ready."""
+    return list_objects(connection, "Node", keep=slim_node).items
+
+
+def slim_node(node: Object) -> Object:
+    """A node cut down to what this collection looks at."""
+    meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {
+            "name": meta["name"],
+            "resourceVersion": meta.get("resourceVersion", ""),
+            "labels": meta.get("labels") or {},
+            "annotations": meta.get("annotations") or {},
+        },
+        "spec": {"taints": spec.get("taints") or [], "unschedulable": bool(spec.get("unschedulable"))},
+        "status": {
+            "allocatable": status.get("allocatable") or {},
+            "capacity": status.get("capacity") or {},
+            "nodeInfo": status.get("nodeInfo") or {},
+            "conditions": [c for c in status.get("conditions") or [] if c.get("type") == "Ready"],
+        },
+    }
+
+
+def node_facts(node: Mapping[str, Any]) -> NodeFacts:
+    """A node as operands see it."""
+    meta = node["metadata"]
+    labels = meta.get("labels") or {}
+    info = node["status"].get("nodeInfo") or {}
+    runtime = str(info.get("containerRuntimeVersion", "")).split(":", 1)[0]
+    return NodeFacts(
+        name=meta["name"],
+        labels=labels,
+        annotations=meta.get("annotations") or {},
+        runtime={"cri-o": "crio"}.get(runtime, runtime),
+        kernel=labels.get(KERNEL, ""),
+    )
+
+
+def cluster_runtime(nodes: Sequence[NodeFacts]) -> str:
+    """The runtime that operands are set up for: containerd as soon as one GPU node has it, or none is known (spec, 7.1)."""
+    found: Set[str] = {node.runtime for node in nodes}
+    if "containerd" in found:
+        return "containerd"
+    return next((name for name in ("crio", "docker") if name in found), "containerd")
+
+
+def driver_os(daemonset: Optional[Mapping[str, Any]], known: Sequence[str]) -> str:
+    """The operating system's tag that the plain driver DaemonSet serves now, from its image; "" without one."""
+    if daemonset is None:
+        return ""
+    for container in daemonset["spec"]["template"]["spec"].get("containers") or []:
+        if container["name"] == "nvidia-driver-ctr":
+            tag = str(container.get("image", ""))
+            for name in sorted(known, key=len, reverse=True):
+                if tag.endswith("-" + name):
+                    return name
+            match = re.search(r"-([a-z][a-z-]*[0-9][0-9.]*)$", tag)
+            return match.group(1) if match else ""
+    return ""
+
+
+def named_objects(policy: Policy) -> List[Tuple[str, str]]:
+    """ConfigMaps and Secrets of our namespace that the policy names and that we do not make: (kind, name)."""
+    driver = policy.driver
+    maps = [
+        driver.repo_config,
+        driver.cert_config,
+        driver.kernel_module_config,
+        driver.licensing.config_map_name,
+        driver.virtual_topology_config,
+    ]
+    for config in (
+        policy.device_plugin.config,
+        policy.dcgm_exporter.config,
+        policy.mig_manager.config,
+        policy.mig_manager.gpu_clients_config,
+    ):
+        maps.append(config.name if config.data is None else "")
+    found = [("ConfigMap", name) for name in maps if name]
+    found += [("Secret", name) for name in (driver.secret_env, driver.licensing.secret_name) if name]
+    return sorted(set(found))
+
+
+def read_named(connection: Connection, policy: Policy, namespace: str) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
+    """Keys, and hashes of the content, of the objects that the policy names, by ``ConfigMap/name``. Contents are not kept."""
+    keys: Dict[str, Tuple[str, ...]] = {}
+    hashes: Dict[str, str] = {}
+    for kind, name in named_objects(policy):
+        live = connection.find(path(kind, namespace, name))
+        if live is not None:
+            data = {**(live.get("data") or {}), **(live.get("binaryData") or {})}
+            keys[f"{kind}/{name}"] = tuple(sorted(data))
+            hashes[f"{kind}/{name}"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+    return keys, hashes
+
+
+def with_nodes(facts: ClusterFacts, nodes: Sequence[NodeFacts]) -> ClusterFacts:
+    """The same facts with other GPU nodes."""
+    return replace(facts, nodes=tuple(sorted(nodes, key=lambda n: n.name)), runtime=cluster_runtime(nodes))

@@ -1,0 +1,102 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Carrying out steps and node changes in order, and saying what was done and what remains when one fails."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Iterable, List, Sequence
+
+from .._kube._apply import Step, execute
+from .._kube._connection import MERGE_PATCH, ApiError, KubeError
+from .._kube._resources import Ref, path
+from .._nodes._change import LabelChange
+from .._plan import Action, Check, Failure, Finding, Result
+from ._request import Request
+
+
+@dataclass
+class Journal:
+    """What this run plans, has done, and has found so far."""
+
+    request: Request
+    findings: List[Finding] = field(default_factory=list)
+    planned: List[Action] = field(default_factory=list)
+    done: List[str] = field(default_factory=list)
+    verified: List[Check] = field(default_factory=list)
+    found: dict = field(default_factory=dict)
+
+    def expect(self, actions: Iterable[Action]) -> None:
+        """Add actions to the plan that is returned; one that stands there already is not added again."""
+        known = {action.id for action in self.planned}
+        self.planned += [action for action in actions if action.id not in known]
+
+    def add_findings(self, findings: Iterable[Finding]) -> None:
+        """Add findings, each once."""
+        self.findings += [finding for finding in findings if finding not in self.findings]
+
+    @property
+    def remaining(self) -> List[str]:
+        return [action.id for action in self.planned if action.id not in set(self.done)]
+
+    def result(self) -> Result:
+        changed = bool(self.planned) if self.request.check else bool(self.done)
+        stats = self.request.connection.stats
+        found = dict(self.found, requests={"total": stats["requests"], "writes": stats["writes"]})
+        return Result(changed, self.findings, self.planned, found, self.verified)
+
+    def failure(self, msg: str) -> Failure:
+        """The failure of this run at this point."""
+        done = f" {len(self.done)} of {len(self.planned)} changes were made" if self.planned else " Nothing was to be changed"
+        rest = "; run again when it is mended, and it goes on from there." if self.remaining else "."
+        return Failure(f"{msg.rstrip('.')}.{done}{rest}", self.result(), self.done, self.remaining)
+
+    def run_steps(self, steps: Sequence[Step], what: str) -> None:
+        """Carry out steps; ``what`` is the part of the stack for progress and failure."""
+        self.expect(step.action() for step in steps)
+        for number, step in enumerate(steps, 1):
+            if number == 1 or number % 20 == 0:
+                self.request.progress(f"{what}: {step.verb} {step.ref} ({number}/{len(steps)})")
+            try:
+                self.add_findings(execute(self.request.connection, step, self.request.deadline))
+            except KubeError as error:
+                raise self.failure(f"{what}: {step.verb} of {step.ref} failed: {error}") from error
+            self.done.append(step.id)
+
+    def run_changes(self, changes: Sequence[LabelChange]) -> None:
+        """Write labels, annotations and taints of nodes, one patch a node, and only where they differ."""
+        for change in changes:
+            self.expect(change.actions())
+            try:
+                patch_node(self.request, change)
+            except KubeError as error:
+                raise self.failure(f"node {change.node}: its labels cannot be written: {error}") from error
+            self.done += [action.id for action in change.actions()]
+
+
+def patch_node(request: Request, change: LabelChange) -> None:
+    """One merge patch of a node; a node that is gone meanwhile is fine."""
+    patch = change.patch()
+    if change.taints is not None and change.resource_version:
+        # The list of taints is replaced as a whole: only where nobody changed the node since it was read.
+        patch.setdefault("metadata", {})["resourceVersion"] = change.resource_version
+    try:
+        request.connection.request(
+            "PATCH",
+            path("Node", name=change.node),
+            query={"fieldManager": "gpufleet"},
+            body=patch,
+            content_type=MERGE_PATCH,
+            deadline=request.deadline,
+            idempotent=change.taints is None,
+        )
+    except ApiError as error:
+        if error.status != 404:
+            raise
+
+
+def only(steps: Iterable[Step], refs: Iterable[Ref]) -> List[Step]:
+    """Those steps that are about one of ``refs``."""
+    wanted = set(refs)
+    return [step for step in steps if step.ref in wanted]

@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run was asked to do: the parameters of a module, read into one typed thing, with the policy complete."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from .._kube._connection import Connection, Deadline
+from .._plan import Failure, Finding, Result, errors, refusal
+from .._policy._load import load, merge
+from .._policy._model import Policy
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Request:
+    """One call of a module of the stack."""
+
+    connection: Connection
+    namespace: str
+    check: bool
+    progress: Progress
+    node_groups: List[Dict[str, Any]] = field(default_factory=list)
+    drift: str = "correct"
+    wait: bool = True
+    stage_timeout: float = 1800.0
+    deadline: Deadline = field(default_factory=lambda: Deadline(7200.0))
+    clock: Callable[[], float] = time.monotonic
+
+    @classmethod
+    def from_params(cls, params: Mapping[str, Any], check: bool, progress: Progress) -> Request:
+        """From the parameters of any module of the cluster plane; nothing is sent yet."""
+        return cls(
+            connection=Connection.open(params),
+            namespace=params["namespace"],
+            check=check,
+            progress=progress,
+            node_groups=list(params.get("node_groups") or []),
+            drift=params.get("drift") or "correct",
+            wait=bool(params.get("wait", True)),
+            stage_timeout=float(params.get("stage_timeout") or 1800),
+            deadline=Deadline(float(params.get("timeout") or 7200)),
+        )
+
+
+def read_policy(params: Mapping[str, Any], findings: List[Finding], extra: Optional[Mapping[str, Any]] = None) -> Policy:
+    """The policy of a module's parameters: files, then ``policy``, then ``extra``, then ``set_values``.
+
+    Findings are added to ``findings``; raises Failure with every problem when there is an error among them.
+    """
+    sources: List[Mapping[str, Any]] = [s for s in params.get("policy_documents") or [] if s]
+    sources += [source for source in (params.get("policy"), extra) if source]
+    merged, problems = merge(sources)
+    findings += problems
+    policy: Optional[Policy] = None
+    if not errors(problems):
+        policy, problems = load(merged, set_strings=_strings(params.get("set_values")), release=params.get("release") or "")
+        findings += problems
+    if policy is None or errors(findings):
+        raise Failure(refusal(findings), Result(findings=list(findings)))
+    return policy
+
+
+def _strings(values: Optional[Sequence[Any]]) -> List[str]:
+    return [str(value) for value in values or []]
