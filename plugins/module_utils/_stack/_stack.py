@@ -1,0 +1,370 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The whole stack of a cluster: one run from policy to proof, or back to nothing."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+
+from .._kube._apply import DELETE, Plan, Step, plan, rehearse, wait_gone
+from .._kube._lists import list_objects
+from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, Ref, path, ref
+from .._nodes._change import LabelChange
+from .._nodes._labels import has_features, has_gpu, plan_labels, plan_removal
+from .._operands import build_by_operand, problems
+from .._operands import _nfd
+from .._operands._namespace import namespace as namespace_object
+from .._operands._types import ClusterFacts, NodeFacts, Operand
+from .._plan import Check, Failure, Result, errors, refusal
+from .._policy._load import policy_hash
+from .._policy._model import Policy
+from ._facts import DRIVER_DAEMONSET, driver_os, node_facts, read_named, read_nodes, with_nodes
+from ._journal import Journal, only
+from ._others import foreign_nfd, operator_findings
+from ._request import Progress, Request, read_policy
+from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
+
+# Every kind that the stack may own, in the order of creation: removal goes the other way.
+KINDS = (
+    "Namespace",
+    "CustomResourceDefinition",
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+    "RuntimeClass",
+    "ConfigMap",
+    "Service",
+    "ServiceMonitor",
+    "NodeFeatureRule",
+    "Deployment",
+    "DaemonSet",
+)
+OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
+EXTRA_KINDS = "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
+RELABELS = 3  # labels depend on labels that operands write: two rounds settle, the third proves it
+
+
+def cluster_policy(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
+    """Entry of the module of this name."""
+    request = Request.from_params(params, check, progress)
+    journal = Journal(request)
+    if params["state"] == "absent":
+        return _Removal(journal).run()
+    policy = read_policy(params, journal.findings)
+    return _Stack(journal, policy).run()
+
+
+class _Stack:
+    """A run that brings the stack to its policy."""
+
+    def __init__(self, journal: Journal, policy: Policy) -> None:
+        self.journal = journal
+        self.request = journal.request
+        self.connection = journal.request.connection
+        self.policy = policy
+        self.nodes: List[Object] = []
+        self.built: List[Tuple[Operand, List[Object]]] = []
+        self.facts = ClusterFacts(namespace=self.request.namespace)
+        self.live_namespace: Optional[Object] = None
+
+    def run(self) -> Result:
+        self.request.progress("reading the cluster")
+        self._read()
+        first = self._plan()
+        relabel = self._relabel_plan()
+        self._refuse()
+        self.journal.expect(step.action() for step in first.steps)
+        for change in relabel:
+            self.journal.expect(change.actions())
+        self._report(first)
+        if self.request.check:
+            self.journal.add_findings(rehearse(self.connection, first, self.request.deadline))
+            self._refuse()
+            return self.journal.result()
+        last = self._apply(first, relabel)
+        if self.request.wait:
+            last = self._wait(last)
+            self._verify()
+        self._report(last)
+        return self.journal.result()
+
+    # -- reading -----------------------------------------------------------------------------------------------------
+
+    def _read(self) -> None:
+        self.journal.add_findings(operator_findings(self.connection))
+        self._refuse()
+        self.live_namespace = self.connection.find(path("Namespace", name=self.request.namespace))
+        self.nodes = read_nodes(self.connection)
+        keys, hashes = read_named(self.connection, self.policy, self.request.namespace)
+        driver = self.connection.find(path("DaemonSet", self.request.namespace, DRIVER_DAEMONSET))
+        monitors = self.connection.find(path("CustomResourceDefinition", name="servicemonitors.monitoring.coreos.com"))
+        facts = ClusterFacts(
+            namespace=self.request.namespace,
+            config_keys=keys,
+            config_hashes=hashes,
+            service_monitor_crd=monitors is not None,
+            nfd_running=self._foreign_nfd(),
+        )
+        known = [node_facts(node).os_tag for node in self.nodes]
+        self.facts = replace(facts, driver_os=driver_os(driver, [tag for tag in known if tag]))
+
+    def _foreign_nfd(self) -> bool:
+        """Whether an NFD that is not ours runs. All workloads are only read where ours does not run already."""
+        if not self.policy.nfd.enabled:
+            return False
+        ours = list_objects(self.connection, "Deployment", self.request.namespace, label_selector=_OURS).items
+        return not ours and foreign_nfd(self.connection) is not None
+
+    def _gpu_nodes(self) -> List[NodeFacts]:
+        return [node_facts(node) for node in self.nodes if has_gpu(node["metadata"]["labels"])]
+
+    # -- planning ----------------------------------------------------------------------------------------------------
+
+    def _wanted(self) -> List[Object]:
+        self.facts = with_nodes(self.facts, self._gpu_nodes())
+        self.journal.add_findings(problems(self.policy, self.facts))
+        self._refuse()
+        self.built = build_by_operand(self.policy, self.facts)
+        return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
+
+    def _base(self) -> List[Object]:
+        """What the rest stands on: namespace, and NFD unless one runs already."""
+        space = namespace_object(self.policy, self.facts)
+        kinds = sorted({str(o["kind"]) for o in self._extra()} - set(KINDS))
+        if kinds:
+            space["metadata"].setdefault("annotations", {})[EXTRA_KINDS] = ",".join(kinds)
+        if not self.policy.nfd.enabled:
+            return [space]
+        crds = [] if self.facts.nfd_running else _nfd.crds()
+        return [space, *crds, *_nfd.build(self.policy, self.facts)]
+
+    def _extra(self) -> List[Object]:
+        """The policy's extra objects, as ours."""
+        objects = []
+        for item in self.policy.extra_objects:
+            made: Object = json.loads(json.dumps(item))
+            made["metadata"].setdefault("labels", {})[MANAGED_BY] = MANAGER
+            if RESOURCES[made["kind"]].namespaced:
+                made["metadata"].setdefault("namespace", self.request.namespace)
+            objects.append(made)
+        return objects
+
+    def _plan(self) -> Plan:
+        wanted = self._wanted()
+        made = plan(
+            self.connection,
+            wanted,
+            kinds=[*KINDS, *self._former_kinds()],
+            optional=OPTIONAL,
+            drift=self.request.drift,
+            deadline=self.request.deadline,
+        )
+        made.steps = [step for step in made.steps if step.verb != DELETE or not self._keep(step, made)]
+        self.journal.add_findings(made.findings)
+        self._refuse()
+        return made
+
+    def _former_kinds(self) -> List[str]:
+        """Kinds of extra objects of earlier policies."""
+        notes = ((self.live_namespace or {}).get("metadata") or {}).get("annotations") or {}
+        return [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
+
+    def _keep(self, step: Step, made: Plan) -> bool:
+        """DaemonSets that only seem to be no longer wanted.
+
+        While no GPU node is seen (NFD restarts, a group is scaled to zero) nothing is taken away from pods. A driver DaemonSet of
+        an operating system or kernel goes when no node needs it any more.
+        """
+        if step.ref.kind != "DaemonSet":
+            return False
+        if not self.facts.nodes:
+            return step.ref.name in self._names_with_a_node()
+        if self.policy.driver.enabled and step.ref.name.startswith(DRIVER_DAEMONSET):
+            status = made.live[step.ref].get("status") or {}
+            return bool(status.get("desiredNumberScheduled") or status.get("numberMisscheduled"))
+        return False
+
+    def _names_with_a_node(self) -> Set[str]:
+        labels = {
+            "feature.node.kubernetes.io/system-os_release.ID": "ubuntu",
+            "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
+        }
+        facts = with_nodes(self.facts, [NodeFacts("any", labels=labels, kernel="any")])
+        built = build_by_operand(self.policy, facts)
+        return {str(o["metadata"]["name"]) for _operand, objects in built for o in objects if o["kind"] == "DaemonSet"}
+
+    def _relabel_plan(self) -> List[LabelChange]:
+        changes = [plan_labels(self.policy, node_facts(node)) for node in self.nodes]
+        for change in changes:
+            self.journal.add_findings(change.findings)
+        return [change for change in changes if change]
+
+    def _refuse(self) -> None:
+        """Nothing is written while there is an error among the findings."""
+        if errors(self.journal.findings):
+            raise Failure(refusal(self.journal.findings), self.journal.result(), self.journal.done, self.journal.remaining)
+
+    # -- acting ------------------------------------------------------------------------------------------------------
+
+    def _apply(self, first: Plan, relabel: List[LabelChange]) -> Plan:
+        """Base, labels, then the rest, planned anew where the base brought labels that the rest depends on."""
+        base = {ref(obj) for obj in self._base()}
+        now = only(first.steps, base)
+        now = [step for step in now if step.verb != DELETE]
+        self.journal.run_steps(now, "base")
+        stages = self._nfd_stages()
+        moved = bool(now) or (self.request.wait and not all_ready(stages, first.live))
+        if moved and self.request.wait and stages:
+            wait_for(self.journal, stages)
+            self._wait_for_features()
+        if moved:
+            self.nodes = read_nodes(self.connection)
+            relabel = self._relabel_plan()
+        self.journal.run_changes(relabel)
+        if relabel:
+            self.nodes = read_nodes(self.connection)
+        last = self._plan() if moved or relabel else first
+        self.journal.run_steps([step for step in last.steps if step.id not in self.journal.done], "stack")
+        return last
+
+    def _nfd_stages(self) -> List[Stage]:
+        if not self.policy.nfd.enabled or self.facts.nfd_running:
+            return []
+        return stages_of([(_nfd.OPERAND, _nfd.build(self.policy, self.facts))])
+
+    def _wait_for_features(self) -> None:
+        """NFD's worker runs on a node before its master has labelled the node."""
+        pods = list_objects(self.connection, "Pod", self.request.namespace, label_selector="role=worker").items
+        served = {str(pod["spec"].get("nodeName")) for pod in pods}
+
+        def missing(node: Mapping[str, Any]) -> str:
+            meta = node["metadata"]
+            return "" if meta["name"] not in served or has_features(meta["labels"]) else "no NFD labels yet"
+
+        self.nodes, gaps = wait_for_nodes(self.journal, read_nodes(self.connection), missing, "NFD")
+        if gaps:
+            name, text = sorted(gaps.items())[0]
+            raise self.journal.failure(f"stage NFD: {len(gaps)} nodes have no labels of NFD, the first is {name}: {text}")
+
+    # -- waiting and proving -----------------------------------------------------------------------------------------
+
+    def _stages(self) -> List[Stage]:
+        return [*self._nfd_stages(), *stages_of(self.built)]
+
+    def _wait(self, last: Plan) -> Plan:
+        stages = self._stages()
+        for _round in range(RELABELS):
+            wrote = len(self.journal.done)
+            if wrote or not all_ready(stages, last.live):
+                self._replace_stuck_drivers(last)
+                wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
+                self.nodes = read_nodes(self.connection)
+            relabel = self._relabel_plan()
+            self.journal.run_changes(relabel)
+            if not relabel:
+                break
+            self.nodes = read_nodes(self.connection)
+            last = self._plan()
+            self.journal.run_steps(last.steps, "stack")
+        return last
+
+    def _replace_stuck_drivers(self, last: Plan) -> None:
+        drivers = [o for which, o in last.live.items() if which.kind == "DaemonSet" and which.name.startswith(DRIVER_DAEMONSET)]
+        count = replace_stuck_drivers(self.journal, drivers)
+        if count:
+            self.request.progress(f"driver: {count} pods that never became ready are replaced")
+
+    def _verify(self) -> None:
+        """Each node's allocatable GPUs, which only the kubelet writes."""
+        if not self.policy.device_plugin.enabled:
+            return
+        gpu_nodes = [node for node in self.nodes if _serves(node)]
+        names = {node["metadata"]["name"] for node in gpu_nodes}
+
+        def missing(node: Mapping[str, Any]) -> str:
+            return "" if node["metadata"]["name"] not in names or gpu_resources(node) else "offers no GPU yet"
+
+        current, gaps = wait_for_nodes(self.journal, self.nodes, missing, "allocatable")
+        self.nodes = current
+        for node in sorted(current, key=lambda n: str(n["metadata"]["name"])):
+            name = str(node["metadata"]["name"])
+            if name in names:
+                offers = ", ".join(f"{count} {what}" for what, count in sorted(gpu_resources(node).items()))
+                self.journal.verified.append(Check(f"allocatable {name}", name not in gaps, offers or gaps.get(name, "")))
+        if gaps:
+            shown = ", ".join(sorted(gaps)[:10])
+            raise self.journal.failure(f"device plugin: its pods are ready, but {len(gaps)} nodes offer no GPU: {shown}")
+
+    def _report(self, last: Plan) -> None:
+        self.journal.found.update(
+            namespace=self.request.namespace,
+            release=self.policy.release,
+            policy_hash=policy_hash(self.policy),
+            stages=stage_rows(self._stages(), last.live),
+            nodes=[],
+        )
+
+
+class _Removal:
+    """A run that takes the stack away and gives back what it changed."""
+
+    def __init__(self, journal: Journal) -> None:
+        self.journal = journal
+        self.request = journal.request
+        self.connection = journal.request.connection
+
+    def run(self) -> Result:
+        space = self.connection.find(path("Namespace", name=self.request.namespace))
+        notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
+        extra = [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
+        made = plan(self.connection, [], kinds=[*KINDS, *extra], deadline=self.request.deadline)
+        nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
+        changes = self._changes(nfd_ours)
+        self.journal.expect(step.action() for step in made.steps)
+        for change in changes:
+            self.journal.expect(change.actions())
+            self.journal.add_findings(change.findings)
+        self.journal.found.update(
+            namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[]
+        )
+        if self.request.check:
+            return self.journal.result()
+        workloads = [step for step in made.steps if step.ref.kind in ("DaemonSet", "Deployment")]
+        self.journal.run_steps(workloads, "removal")
+        self._wait_gone(workloads)
+        # Only now: while operands run they would write their labels again.
+        self.journal.run_changes(self._changes(nfd_ours))
+        rest = [step for step in made.steps if step not in workloads]
+        self.journal.run_steps(rest, "removal")
+        self._wait_gone(rest)
+        return self.journal.result()
+
+    def _changes(self, nfd_ours: bool) -> List[LabelChange]:
+        planned = [plan_removal(node_facts(node), nfd_ours) for node in read_nodes(self.connection)]
+        return [change for change in planned if change]
+
+    def _wait_gone(self, steps: Sequence[Step]) -> None:
+        if not self.request.wait:
+            return
+        for step in steps:
+            if step.live is not None:
+                wait_gone(self.connection, step.ref, str(step.live["metadata"].get("uid") or ""), self.request.deadline)
+
+
+_OURS = f"{MANAGED_BY}={MANAGER}"
+
+
+def gpu_resources(node: Mapping[str, Any]) -> Dict[str, int]:
+    """GPU resources that a node offers: whole or shared GPUs and MIG devices, without those of count 0."""
+    offers = node["status"].get("allocatable") or {}
+    found = {name: int(count) for name, count in offers.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))}
+    return {name: count for name, count in found.items() if count > 0}
+
+
+def _serves(node: Mapping[str, Any]) -> bool:
+    return bool(node["metadata"]["labels"].get("nvidia.com/gpu.deploy.device-plugin") == "true")
