@@ -8,11 +8,39 @@ from __future__ import annotations
 from typing import List, Tuple
 
 from .._policy._model import Policy
-from . import _device_plugin
+from . import (
+    _dcgm,
+    _dcgm_exporter,
+    _device_plugin,
+    _driver,
+    _gfd,
+    _mig_manager,
+    _mps,
+    _nfd,
+    _node_status_exporter,
+    _operator_metrics,
+    _prerequisites,
+    _toolkit,
+    _validator,
+)
 from ._types import ClusterFacts, Object, Operand
 
 # The order in which a person thinks of the stack, and in which its stages come up on a node.
-OPERANDS: Tuple[Operand, ...] = (_device_plugin.OPERAND,)
+OPERANDS: Tuple[Operand, ...] = (
+    _nfd.OPERAND,
+    _prerequisites.OPERAND,
+    _operator_metrics.OPERAND,
+    _driver.OPERAND,
+    _toolkit.OPERAND,
+    _validator.OPERAND,
+    _device_plugin.OPERAND,
+    _mps.OPERAND,
+    _dcgm.OPERAND,
+    _dcgm_exporter.OPERAND,
+    _gfd.OPERAND,
+    _mig_manager.OPERAND,
+    _node_status_exporter.OPERAND,
+)
 
 # What a pod needs is made before the pod.
 _ORDER = (

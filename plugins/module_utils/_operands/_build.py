@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from .._policy._model import Component, Env, Image, Json, Policy
+from .._policy._model import Component, Env, Image, Json, NamedConfig, Policy, ServiceMonitor
 from ._images import pull_policy, reference
 from ._types import ClusterFacts, Object
 
@@ -78,16 +78,29 @@ def service(
     return made
 
 
-def service_monitor(name: str, namespace: str, endpoint: Json, job_label: str, labels: Mapping[str, str]) -> Object:
-    """A ServiceMonitor of the Service ``name`` in the same namespace; ``endpoint`` holds port, path and more."""
-    made = new_object("monitoring.coreos.com/v1", "ServiceMonitor", name, namespace, {"app": name, **labels})
+def service_monitor(
+    facts: ClusterFacts, name: str, port: str, job_label: str, settings: ServiceMonitor, interval: str = ""
+) -> List[Object]:
+    """A ServiceMonitor of the Service ``name``, where the cluster knows the kind (DCG-04, MON-04)."""
+    if not facts.service_monitor_crd:
+        return []
+    labels = {**settings.additional_labels, "app": name}
+    made = new_object("monitoring.coreos.com/v1", "ServiceMonitor", name, facts.namespace, labels)
+    endpoint: Json = {"port": port, "path": "/metrics"}
+    optional = {
+        "interval": settings.interval or interval,
+        "scrapeTimeout": settings.scrape_timeout,
+        "honorLabels": settings.honor_labels,
+        "relabelings": [dict(r) for r in settings.relabelings],
+    }
+    endpoint.update({key: value for key, value in optional.items() if value})
     made["spec"] = {
         "jobLabel": job_label,
         "endpoints": [endpoint],
-        "namespaceSelector": {"matchNames": [namespace]},
+        "namespaceSelector": {"matchNames": [facts.namespace]},
         "selector": {"matchLabels": {"app": name}},
     }
-    return made
+    return [made]
 
 
 def rule(group: str, resources: Union[str, Sequence[str]], verbs: str, names: Sequence[str] = ()) -> Json:
@@ -196,6 +209,16 @@ def config_volume(
     return {"name": volume, "configMap": source}
 
 
+def created_config(policy: Policy, facts: ClusterFacts, config: NamedConfig) -> List[Object]:
+    """A ConfigMap whose content stands in the policy, with the labels that the chart gives it (INS-09)."""
+    if not config.name or config.data is None:
+        return []
+    labels = {"app.kubernetes.io/name": "gpu-operator", "app.kubernetes.io/instance": "gpu-operator"}
+    if policy.release:
+        labels["app.kubernetes.io/version"] = "v" + policy.release.lstrip("v")
+    return [config_map(config.name, facts.namespace, config.data, labels)]
+
+
 def container(
     name: str,
     image: str,
@@ -222,17 +245,23 @@ def container(
     return made
 
 
-def main_container(name: str, component: Component, **more: Any) -> Json:
+def main_container(
+    name: str,
+    component: Component,
+    image: str = "",
+    args: Sequence[str] = (),
+    environment: Sequence[Json] = (),
+    **more: Any,
+) -> Json:
     """The main container of a component: its image, args, env and resources over the operand's own (COM-05)."""
-    environment = merged_env(more.pop("environment", ()), component.env)
     return container(
         name,
-        more.pop("image", None) or reference(component.image),
+        image or reference(component.image),
         pull_policy(component.image),
-        args=component.args or more.pop("args", ()),
-        environment=environment,
+        args=component.args or args,
+        environment=merged_env(environment, component.env),
         resources=component.resources,
-        **{key: value for key, value in more.items() if key != "args"},
+        **more,
     )
 
 
@@ -282,6 +311,7 @@ def wait_for_toolkit(policy: Policy, whole_run: bool = True) -> Tuple[Json, Json
 
 DRIVER_ROOT_MOUNT = mount("driver-install-dir", "/driver-root", propagation="HostToContainer")
 HOST_MOUNT = mount("host-root", "/host", read_only=True, propagation="HostToContainer")
+HOST_MOUNT_WRITABLE = mount("host-root", "/host", propagation="HostToContainer")
 VALIDATIONS_VOLUME = host_path("run-nvidia-validations", VALIDATIONS, "DirectoryOrCreate")
 DRIVER_ROOT_VOLUME = host_path("driver-install-dir", DEFAULT_INSTALL_DIR, "DirectoryOrCreate")
 HOST_VOLUME = host_path("host-root", "/")
@@ -468,7 +498,7 @@ def _move_host_root(spec: Json, root: str) -> None:
         return
     _move_volume(spec, "host-dev-char", root.rstrip("/") + "/dev/char")
     for item in spec.get("initContainers", []) + spec["containers"]:
-        _add_env(item, "HOST_ROOT", root)
+        add_env(item, "HOST_ROOT", root)
 
 
 def _move_driver_root(spec: Json, directory: str) -> None:
@@ -477,8 +507,8 @@ def _move_driver_root(spec: Json, directory: str) -> None:
         return
     for item in spec.get("initContainers", []):
         if item["name"] == "driver-validation":
-            _add_env(item, "DRIVER_INSTALL_DIR", directory)
-            _add_env(item, "DRIVER_INSTALL_DIR_CTR_PATH", directory)
+            add_env(item, "DRIVER_INSTALL_DIR", directory)
+            add_env(item, "DRIVER_INSTALL_DIR_CTR_PATH", directory)
             item["volumeMounts"] = [
                 {**m, "mountPath": directory} if m["name"] == "driver-install-dir" else m for m in item["volumeMounts"]
             ]
@@ -492,7 +522,7 @@ def _move_volume(spec: Json, name: str, path: str) -> bool:
     return False
 
 
-def _add_env(item: Json, name: str, value: str) -> None:
+def add_env(item: Json, name: str, value: str) -> None:
     """Set a variable, unless the user has set it."""
     present = item.get("env", [])
     if all(e["name"] != name for e in present):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import List, Tuple
+from typing import List, Optional, Tuple
 
 from .._policy._model import Json, Policy
 from . import _build as b
@@ -97,52 +97,39 @@ def mps_volumes(policy: Policy) -> List[Json]:
 
 
 def plugin_configs(policy: Policy, facts: ClusterFacts) -> List[Object]:
-    """The ConfigMap of named configs, where the policy holds its data (INS-09)."""
-    return user_config(policy, facts, policy.device_plugin.config.name, policy.device_plugin.config.data)
+    """The ConfigMap of named configs, where the policy holds its data."""
+    return b.created_config(policy, facts, policy.device_plugin.config)
 
 
-def user_config(policy: Policy, facts: ClusterFacts, name: str, data: object) -> List[Object]:
-    """A ConfigMap that the values create, with the labels that the chart gives it."""
-    if not name or not isinstance(data, dict):
-        return []
-    labels = {"app.kubernetes.io/name": "gpu-operator", "app.kubernetes.io/instance": "gpu-operator"}
-    if policy.release:
-        labels["app.kubernetes.io/version"] = "v" + policy.release.lstrip("v")
-    return [b.config_map(name, facts.namespace, data, labels)]
-
-
-def add_config_manager(pod: b.Pod, policy: Policy, process: str, resources: object) -> None:
+def add_config_manager(pod: b.Pod, policy: Policy, process: str, resources: Optional[Json]) -> None:
     """Let a pod follow the config that its node's label names: a helper links it, and signals ``process`` on a change.
 
     ``pod.containers[0]`` is the one that reads the config.
     """
-    config = policy.device_plugin.config
+    config, image = policy.device_plugin.config, policy.device_plugin.image
     if not config.name:
         return
     volume = b.volume_name(config.name, [v["name"] for v in pod.volumes] + ["config"])
     mounts = [b.mount("config", "/config"), b.mount(volume, "/available-configs")]
     main = pod.containers[0]
-    # CONFIG_FILE is ours even where the user sets it: it is where the helper links the config.
-    main["env"] = b.merged_env(main["env"], [{"name": "CONFIG_FILE", "value": "/config/config.yaml"}])
+    b.add_env(main, "CONFIG_FILE", "/config/config.yaml")
     main["volumeMounts"] = [*main["volumeMounts"], *mounts]
-    image, policy_of_pull = reference(policy.device_plugin.image), pull_policy(policy.device_plugin.image)
     for name, once in (("config-manager-init", True), ("config-manager", False)):
         helper = b.container(
             name,
-            image,
-            policy_of_pull,
+            reference(image),
+            pull_policy(image),
             command=["config-manager"],
             environment=_config_manager_env(config.default, "" if once else process),
             mounts=mounts,
             security={} if once else None,
-            resources=resources if isinstance(resources, dict) else None,
+            resources=resources,
         )
         (pod.init if once else pod.containers).append(helper)
     if not pod.spec.get("hostPID"):
         pod.spec["shareProcessNamespace"] = True
     pod.volumes += [b.config_volume(volume, config.name), {"name": "config", "emptyDir": {}}]
-    if policy.device_plugin.image not in pod.images:
-        pod.images = (*pod.images, policy.device_plugin.image)
+    pod.images = (*pod.images, image)
 
 
 def _config_manager_env(default: str, process: str) -> List[Json]:
