@@ -12,7 +12,7 @@ version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
   - Makes the device plugin, its MPS daemon and its named configurations what the policy says, and touches nothing else of the stack.
-  - Named configurations are those of the device plugin (C(version: v1) with C(flags), C(resources) and C(sharing)). A node chooses one with the label
+  - Named configurations are those of the device plugin (version v1, with C(flags), C(resources) and C(sharing)). A node chooses one with the label
     C(nvidia.com/device-plugin.config), which O(node_groups) sets.
   - The driver and the container toolkit must be there already, from M(gpufleet.nvidia.cluster_policy) or in the nodes' image.
 extends_documentation_fragment:

@@ -56,10 +56,10 @@ def cluster_policy(params: Mapping[str, Any], check: bool, progress: Progress) -
     if params["state"] == "absent":
         return _Removal(journal).run()
     policy = read_policy(params, journal.findings)
-    return _Stack(journal, policy).run()
+    return StackRun(journal, policy).run()
 
 
-class _Stack:
+class StackRun:
     """A run that brings the stack to its policy."""
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
@@ -129,8 +129,11 @@ class _Stack:
         self.facts = with_nodes(self.facts, self._gpu_nodes())
         self.journal.add_findings(problems(self.policy, self.facts))
         self._refuse()
-        self.built = build_by_operand(self.policy, self.facts)
+        self.built = self._build()
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
+
+    def _build(self) -> List[Tuple[Operand, List[Object]]]:
+        return build_by_operand(self.policy, self.facts)
 
     def _base(self) -> List[Object]:
         """What the rest stands on: namespace, and NFD unless one runs already."""
@@ -164,7 +167,7 @@ class _Stack:
             drift=self.request.drift,
             deadline=self.request.deadline,
         )
-        made.steps = [step for step in made.steps if step.verb != DELETE or not self._keep(step, made)]
+        made.steps = [step for step in made.steps if step.verb != DELETE or not self._keeps(step, made)]
         self.journal.add_findings(made.findings)
         self._refuse()
         return made
@@ -174,7 +177,7 @@ class _Stack:
         notes = ((self.live_namespace or {}).get("metadata") or {}).get("annotations") or {}
         return [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
 
-    def _keep(self, step: Step, made: Plan) -> bool:
+    def _keeps(self, step: Step, made: Plan) -> bool:
         """DaemonSets that only seem to be no longer wanted.
 
         While no GPU node is seen (NFD restarts, a group is scaled to zero) nothing is taken away from pods. A driver DaemonSet of

@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Single operands of the stack: the device plugin, and the DCGM exporter. The rest of the stack is left as it is."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
+
+from .._kube._apply import DELETE, Plan, Step
+from .._kube._resources import Object, path, ref
+from .._nodes._change import LabelChange
+from .._operands import OPERANDS
+from .._operands._types import Operand
+from .._plan import ERROR, Failure, Finding, Result
+from .._policy._model import Policy
+from ._journal import Journal
+from ._request import Progress, Request, read_policy
+from ._stack import StackRun
+
+PLUGIN_CONFIGS = "device-plugin-configs"
+METRICS_CONFIG = "metrics-config"
+
+
+def device_plugin(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
+    """Entry of the module of this name."""
+    parts = ("state-device-plugin", "state-mps-control-daemon")
+    return _run(params, check, progress, _plugin_values(params), parts, ("nvidia-device-plugin",))
+
+
+def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
+    """Entry of the module of this name."""
+    if params["platform"] == "systemd":
+        raise Failure(
+            "platform: systemd is not there yet: this release manages the DCGM exporter of clusters only (platform: kubernetes). "
+            "Nothing has been changed."
+        )
+    parts = ("state-dcgm", "state-dcgm-exporter")
+    return _run(params, check, progress, _exporter_values(params), parts, ("nvidia-dcgm",))
+
+
+def _run(
+    params: Mapping[str, Any],
+    check: bool,
+    progress: Progress,
+    values: Mapping[str, Any],
+    parts: Sequence[str],
+    prefixes: Tuple[str, ...],
+) -> Result:
+    journal = Journal(Request.from_params(params, check, progress))
+    policy = read_policy(params, journal.findings, values)
+    return PartRun(journal, policy, parts, prefixes, params["state"] == "absent").run()
+
+
+def _plugin_values(params: Mapping[str, Any]) -> Dict[str, Any]:
+    """Options of the module as values of the chart."""
+    config: Dict[str, Any] = {}
+    if params.get("configs"):
+        config = {
+            "create": True,
+            "name": _named(params, "devicePlugin") or PLUGIN_CONFIGS,
+            # JSON is YAML, and the plugin reads YAML.
+            "data": {n: c if isinstance(c, str) else json.dumps(c, indent=2) for n, c in params["configs"].items()},
+        }
+    if params.get("default_config"):
+        config["default"] = params["default_config"]
+    values: Dict[str, Any] = {"enabled": True}
+    if config:
+        values["config"] = config
+    return {"devicePlugin": values}
+
+
+def _exporter_values(params: Mapping[str, Any]) -> Dict[str, Any]:
+    values: Dict[str, Any] = {"enabled": True}
+    if params.get("metrics"):
+        name = _named(params, "dcgmExporter") or METRICS_CONFIG
+        values["config"] = {"create": True, "name": name, "data": params["metrics"]}
+    if params.get("service_monitor") is not None:
+        values["serviceMonitor"] = {"enabled": params["service_monitor"]}
+    return {"dcgmExporter": values}
+
+
+def _named(params: Mapping[str, Any], component: str) -> str:
+    """The name of the ConfigMap that the last source of the policy gives."""
+    name = ""
+    for source in [*(params.get("policy_documents") or []), params.get("policy") or {}]:
+        block = source.get(component)
+        config = block.get("config") if isinstance(block, Mapping) else None
+        if isinstance(config, Mapping):
+            name = str(config.get("name") or name)
+    return name
+
+
+class PartRun(StackRun):
+    """A run over some operands. Objects of other operands are neither changed nor removed."""
+
+    def __init__(
+        self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
+    ) -> None:
+        super().__init__(journal, policy)
+        self.parts = [operand for operand in OPERANDS if operand.name in parts]
+        self.prefixes = prefixes
+        self.absent = absent
+
+    def _build(self) -> List[Tuple[Operand, List[Object]]]:
+        self._need_runtime_class()
+        wanted = [operand for operand in self.parts if not self.absent and operand.enabled(self.policy)]
+        return [(operand, operand.build(self.policy, self.facts)) for operand in wanted]
+
+    def _base(self) -> List[Object]:
+        # A namespace that is there belongs to the stack, or to somebody else: its labels are not this part's business.
+        return super()._base()[:1] if self.live_namespace is None and not self.absent else []
+
+    def _extra(self) -> List[Object]:
+        return []
+
+    def _foreign_nfd(self) -> bool:
+        return False
+
+    def _nfd_stages(self) -> List[Any]:
+        return []
+
+    def _relabel_plan(self) -> List[LabelChange]:
+        return self._group_changes()
+
+    def _keeps(self, step: Step, made: Plan) -> bool:
+        if step.verb == DELETE and not self._is_part(step):
+            return True
+        return not self.absent and super()._keeps(step, made)
+
+    def _is_part(self, step: Step) -> bool:
+        named = {ref(o) for operand in self.parts for o in operand.build(self.policy, self.facts)}
+        return step.ref in named or step.ref.name.startswith(self.prefixes)
+
+    def _verify(self) -> None:
+        if not self.absent and any(operand.name == "state-device-plugin" for operand in self.parts):
+            super()._verify()
+
+    def _need_runtime_class(self) -> None:
+        if self.absent or self.policy.nri_enabled or self.request.wait is False:
+            return
+        name = self.policy.operator.runtime_class
+        if self.connection.find(path("RuntimeClass", name=name)) is None:
+            finding = Finding(
+                "runtime-class-missing",
+                ERROR,
+                f"the cluster has no RuntimeClass {name}, which the pods need",
+                target=f"RuntimeClass {name}",
+                remedy="Run gpufleet.nvidia.cluster_policy first, or make the RuntimeClass.",
+            )
+            self.journal.add_findings([finding])
