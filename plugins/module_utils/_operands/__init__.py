@@ -16,18 +16,20 @@ from . import (
     _gfd,
     _mig_manager,
     _mps,
-    _nfd,
     _node_status_exporter,
     _operator_metrics,
     _prerequisites,
     _toolkit,
     _validator,
 )
+from ._problems import problems
 from ._types import ClusterFacts, Object, Operand
 
-# The order in which a person thinks of the stack, and in which its stages come up on a node.
+__all__ = ["OPERANDS", "build", "build_by_operand", "in_order", "problems"]
+
+# The order in which a person thinks of the stack, and in which its stages come up on a node. NFD (``_nfd``) is not
+# among them: it has to be there before, because the others are made from facts that are labels which it writes.
 OPERANDS: Tuple[Operand, ...] = (
-    _nfd.OPERAND,
     _prerequisites.OPERAND,
     _operator_metrics.OPERAND,
     _driver.OPERAND,

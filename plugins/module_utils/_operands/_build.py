@@ -529,7 +529,7 @@ def add_env(item: Json, name: str, value: str) -> None:
         item["env"] = [*present, env(name, value)]
 
 
-def user_env_name_twice(items: Env) -> List[str]:
+def names_twice(items: Env) -> List[str]:
     """Names that a list of env items has more than once; server-side apply refuses such a list."""
     names = [item["name"] for item in items]
     return sorted({name for name in names if names.count(name) > 1})

@@ -1,0 +1,193 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What stands in the way of a policy's operands in a cluster, found before anything is written."""
+
+from __future__ import annotations
+
+import posixpath
+from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+
+from .._plan import ERROR, INFO, WARNING, Finding
+from .._policy._model import Env, Policy
+from . import _build as b
+from ._dcgm_exporter import METRICS_KEY
+from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, groups
+from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
+from ._types import ClusterFacts
+
+
+class Named(NamedTuple):
+    """A ConfigMap or Secret that the policy names but does not hold; ``keys`` are those that must be in it."""
+
+    kind: str
+    name: str
+    path: str
+    keys: Tuple[str, ...] = ()
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+def problems(policy: Policy, facts: ClusterFacts) -> List[Finding]:
+    """All of them, errors and notes, in a fixed order."""
+    found: List[Finding] = []
+    for check in _CHECKS:
+        found += check(policy, facts)
+    return found
+
+
+def named_by(policy: Policy) -> List[Named]:
+    """Objects of our namespace that must be there because pods read them."""
+    return [item for item in _all_named(policy) if item.name]
+
+
+def _all_named(policy: Policy) -> Iterator[Named]:
+    if policy.driver.enabled and not policy.driver.use_nvidia_driver_crd:
+        yield from _named_by_driver(policy)
+    plugin, exporter, manager = policy.device_plugin, policy.dcgm_exporter, policy.mig_manager
+    if (plugin.enabled or policy.gfd.enabled) and plugin.config.data is None:
+        default = (plugin.config.default,) if plugin.config.default else ()
+        yield Named("ConfigMap", plugin.config.name, "devicePlugin.config.name", default)
+    if exporter.enabled and exporter.config.data is None:
+        yield Named("ConfigMap", exporter.config.name, "dcgmExporter.config.name", (METRICS_KEY,))
+    if manager.enabled and manager.config.data is None:
+        yield Named("ConfigMap", manager.config.name, "migManager.config.name", (CONFIG_KEY,))
+    if manager.enabled and manager.gpu_clients_config.data is None:
+        name = manager.gpu_clients_config.name
+        yield Named("ConfigMap", name, "migManager.gpuClientsConfig.name", (CLIENTS_KEY,))
+
+
+def _named_by_driver(policy: Policy) -> Iterator[Named]:
+    driver = policy.driver
+    if not driver.use_precompiled:
+        yield Named("ConfigMap", driver.repo_config, "driver.repoConfig.configMapName")
+        yield Named("ConfigMap", driver.cert_config, "driver.certConfig.name")
+    yield Named("ConfigMap", driver.kernel_module_config, "driver.kernelModuleConfig.name")
+    yield Named("ConfigMap", driver.virtual_topology_config, "driver.virtualTopology.config", (TOPOLOGY_KEY,))
+    yield Named("Secret", driver.secret_env, "driver.secretEnv")
+    keys = (LICENCE_KEY, TOKEN_KEY) if driver.licensing.nls_enabled else (LICENCE_KEY,)
+    if driver.licensing.secret_name:
+        yield Named("Secret", driver.licensing.secret_name, "driver.licensingConfig.secretName", keys)
+    else:
+        yield Named("ConfigMap", driver.licensing.config_map_name, "driver.licensingConfig.configMapName", keys)
+
+
+def _missing_objects(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    for item in named_by(policy):
+        target = f"{item.kind} {facts.namespace}/{item.name}"
+        if item.id not in facts.config_keys:
+            detail = f"{target} does not exist."
+            yield Finding("config-missing", ERROR, detail, target, item.path, "Create it first, or take the key out.")
+            continue
+        gone = [key for key in item.keys if key not in facts.config_keys[item.id]]
+        if gone:
+            present = ", ".join(sorted(facts.config_keys[item.id])) or "none"
+            detail = f"{target} has no key {' and no key '.join(gone)}; it has: {present}."
+            yield Finding("config-key-missing", ERROR, detail, target, item.path, "Add the key to it.")
+
+
+def _same_file_twice(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """Two ConfigMaps must not put a file in the same place of the driver's container."""
+    driver = policy.driver
+    if not driver.enabled or not driver.kernel_module_config:
+        return
+    taken = []
+    if driver.licensing.secret_name or driver.licensing.config_map_name:
+        taken.append(posixpath.join(MODULE_PARAMETERS, LICENCE_KEY))
+    for key in facts.config_keys.get(f"ConfigMap/{driver.kernel_module_config}", ()):
+        place = posixpath.join(MODULE_PARAMETERS, key)
+        if place in taken:
+            detail = f"its key {key} would be mounted at {place}, where the licence is."
+            remedy = "Take the key out of the ConfigMap."
+            yield Finding("mount-twice", ERROR, detail, "", "driver.kernelModuleConfig.name", remedy)
+
+
+def _unknown_os(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    driver = policy.driver
+    if not driver.enabled or driver.use_nvidia_driver_crd:
+        return
+    for node in facts.nodes:
+        missing = _what_is_missing(policy, node.os_tag, node.kernel)
+        if missing:
+            detail = f"has no label {missing} yet: no driver is installed on it."
+            remedy = "See that Node Feature Discovery runs on it, then run again."
+            yield Finding("node-os-unknown", WARNING, detail, f"Node {node.name}", "", remedy)
+    if driver.use_precompiled or not (driver.repo_config or driver.cert_config):
+        return
+    for group in groups(policy, facts):
+        if group.os_id not in OS_FOLDERS:
+            key = "driver.repoConfig.configMapName" if driver.repo_config else "driver.certConfig.name"
+            detail = f"where {group.os_id} keeps such files is not known; known are {', '.join(sorted(OS_FOLDERS))}."
+            yield Finding("os-folders-unknown", ERROR, detail, f"DaemonSet {group.name}", key, "Take the key out.")
+
+
+def _what_is_missing(policy: Policy, os_tag: str, kernel: str) -> str:
+    if not os_tag:
+        return "feature.node.kubernetes.io/system-os_release.ID and .VERSION_ID"
+    if policy.driver.use_precompiled and not kernel:
+        return "feature.node.kubernetes.io/kernel-version.full"
+    return ""
+
+
+def _env_lists(policy: Policy) -> Iterator[Tuple[str, Env]]:
+    yield "validator.env", policy.validator.env
+    for part in ("plugin", "cuda", "driver", "toolkit"):
+        yield f"validator.{part}.env", getattr(policy.validator, f"{part}_env")
+    yield "driver.manager.env", policy.driver.manager.env
+    components = {
+        "driver": policy.driver,
+        "toolkit": policy.toolkit,
+        "devicePlugin": policy.device_plugin,
+        "dcgm": policy.dcgm,
+        "dcgmExporter": policy.dcgm_exporter,
+        "gfd": policy.gfd,
+        "migManager": policy.mig_manager,
+        "nodeStatusExporter": policy.node_status_exporter,
+        "gds": policy.gds,
+        "gdrcopy": policy.gdrcopy,
+    }
+    for key, component in components.items():
+        yield f"{key}.env", component.env
+
+
+def _env_twice(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    for path, items in _env_lists(policy):
+        for name in b.names_twice(items):
+            detail = f"{name} is there more than once."
+            yield Finding("env-twice", ERROR, detail, "", path, "Keep one of them.")
+
+
+# Variables that the stack sets after the user's, because other operands depend on them.
+_OURS: Dict[str, Tuple[str, ...]] = {
+    "gfd.env": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "driver.env": ("DRIVER_CONFIG_DIGEST",),
+    "driver.manager.env": ("DRIVER_CONFIG_DIGEST",),
+    "toolkit.env": ("RUNTIME", "CONTAINERD_RUNTIME_CLASS", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG_HOST_PATH"),
+}
+
+
+def _env_without_effect(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    for path, items in _env_lists(policy):
+        for name in sorted({item["name"] for item in items} & set(_OURS.get(path, ()))):
+            detail = f"{name} has no effect here: it follows from the rest of the policy."
+            yield Finding("env-overridden", WARNING, detail, "", path, "Take it out.")
+
+
+def _driver_probes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    probes = (("livenessProbe", policy.driver.liveness_probe), ("readinessProbe", policy.driver.readiness_probe))
+    for key, probe in probes:
+        if policy.driver.enabled and any((probe or {}).values()):
+            detail = "the GPU Operator fails on it; here it runs the script of the startup probe."
+            yield Finding("driver-probe", INFO, detail, "", f"driver.{key}")
+
+
+_CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
+    _missing_objects,
+    _same_file_twice,
+    _unknown_os,
+    _env_twice,
+    _env_without_effect,
+    _driver_probes,
+)
