@@ -210,6 +210,9 @@ class _Comparison:
         if members:
             self._set(wanted, live, members, path)
             return
+        if not all(isinstance(item, dict) for item in wanted):
+            self._differs(path, wanted, live)
+            return
         names = _key_names(own)
         items = {_identity(item, names): item for item in live}
         wished = [_identity(item, names) for item in wanted]
@@ -312,6 +315,8 @@ def _foreign_tree(own: Tree, wanted: Any, live: Any, kind: str, path: Path) -> T
             continue
         if wish is ABSENT:
             tree = _kept(below, kind, here)
+            if _is_leaf(tree) and not _is_leaf(below):
+                continue
         else:
             tree = {} if _is_leaf(below) else _foreign_tree(below, wish, there, kind, here)
         if tree or (wish is ABSENT and _is_leaf(below)):
@@ -321,11 +326,15 @@ def _foreign_tree(own: Tree, wanted: Any, live: Any, kind: str, path: Path) -> T
 
 def _kept(own: Tree, kind: str, path: Path) -> Tree:
     """A tree that is not wanted, less what is left alone inside it."""
-    return {
-        name: _kept(below, kind, (*path, name[2:])) if name != "." else below
-        for name, below in own.items()
-        if not (name.startswith("f:") and _left_alone(kind, (*path, name[2:])))
-    }
+    out: Tree = {}
+    for name, below in own.items():
+        here = (*path, name[2:])
+        if name.startswith("f:") and _left_alone(kind, here):
+            continue
+        left = _kept(below, kind, here) if name != "." else below
+        if _is_leaf(below) or not _is_leaf(left):
+            out[name] = left
+    return out
 
 
 def _tops(tree: Tree, wanted: Any, live: Any, path: Path = ()) -> Iterator[Tuple[Path, Any]]:
