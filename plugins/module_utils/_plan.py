@@ -117,17 +117,19 @@ def refusal(findings: Sequence[Finding]) -> str:
     return f"Refused, nothing has been changed. {count}:\n" + "\n".join(lines)
 
 
-def redacted(value: Any, secret: bool = False) -> Any:
-    """The same value with the contents of secrets replaced (Secret objects, and keys that name a secret)."""
+def redacted(value: Any) -> Any:
+    """The same value with the contents of secrets replaced (data of Secret objects, and keys that name a secret)."""
     if isinstance(value, Mapping):
-        inside = secret or value.get("kind") == "Secret"
-        return {
-            k: redacted(v, inside and k in ("data", "stringData")) if not _names_secret(str(k)) else REDACTED
-            for k, v in value.items()
-        }
+        of_secret = ("data", "stringData") if value.get("kind") == "Secret" else ()
+        return {k: _hidden(v) if k in of_secret or _names_secret(str(k)) else redacted(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
-        return [redacted(v, secret) for v in value]
-    return REDACTED if secret and value is not None else value
+        return [redacted(v) for v in value]
+    return value
+
+
+def _hidden(value: Any) -> Any:
+    """Keys stay, since they tell what is missing; values go."""
+    return dict.fromkeys(value, REDACTED) if isinstance(value, Mapping) else REDACTED
 
 
 def _names_secret(key: str) -> bool:

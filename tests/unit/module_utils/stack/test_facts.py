@@ -1,0 +1,75 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+from __future__ import annotations
+
+import pytest
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts, NodeFacts
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import (
+    cluster_runtime,
+    driver_os,
+    node_facts,
+    slim_node,
+    with_nodes,
+)
+
+
+def _daemonset(image):
+    containers = [{"name": "nvidia-driver-ctr", "image": image}]
+    return {"spec": {"template": {"spec": {"containers": containers}}}}
+
+
+@pytest.mark.rows("RT-01")
+@pytest.mark.parametrize(
+    ("runtimes", "expected"),
+    [
+        ([], "containerd"),
+        (["crio"], "crio"),
+        (["docker", "docker"], "docker"),
+        (["crio", "containerd"], "containerd"),
+        (["rkt"], "containerd"),
+    ],
+)
+def test_one_containerd_node_decides_the_runtime(runtimes, expected):
+    assert cluster_runtime([NodeFacts(f"n{i}", runtime=r) for i, r in enumerate(runtimes)]) == expected
+
+
+@pytest.mark.parametrize(
+    ("image", "known", "expected"),
+    [
+        ("nvcr.io/nvidia/driver:595.91.07-ubuntu24.04", ["ubuntu24.04", "rhel9"], "ubuntu24.04"),
+        ("nvcr.io/nvidia/driver:595.91.07-ubuntu22.04", ["ubuntu24.04"], "ubuntu22.04"),
+        ("nvcr.io/nvidia/driver:595-6.8.0-31-generic-ubuntu24.04", ["ubuntu24.04"], "ubuntu24.04"),
+        ("nvcr.io/nvidia/driver@sha256:0123", [], ""),
+    ],
+)
+def test_the_operating_system_of_a_driver_is_read_from_its_image(image, known, expected):
+    assert driver_os(_daemonset(image), known) == expected
+
+
+def test_without_a_driver_there_is_no_operating_system_to_keep():
+    assert driver_os(None, ["ubuntu24.04"]) == ""
+
+
+def test_a_node_is_cut_down_to_what_is_looked_at():
+    node = slim_node(
+        {
+            "metadata": {"name": "a", "managedFields": [{}], "labels": {"x": "y"}},
+            "spec": {"taints": [{"key": "t", "effect": "NoSchedule"}], "podCIDR": "192.0.2.0/24"},
+            "status": {
+                "images": [{"names": ["x"]}],
+                "nodeInfo": {"containerRuntimeVersion": "cri-o://1.33.1"},
+                "conditions": [{"type": "Ready", "status": "True"}, {"type": "DiskPressure", "status": "False"}],
+            },
+        }
+    )
+    assert "images" not in node["status"]
+    assert "managedFields" not in node["metadata"]
+    assert [c["type"] for c in node["status"]["conditions"]] == ["Ready"]
+    assert node_facts(node).runtime == "crio"
+
+
+def test_nodes_are_in_the_order_of_their_names_whatever_order_they_were_listed_in():
+    facts = with_nodes(ClusterFacts(), [NodeFacts("b", runtime="crio"), NodeFacts("a", runtime="crio")])
+    assert [node.name for node in facts.nodes] == ["a", "b"]
+    assert facts.runtime == "crio"
