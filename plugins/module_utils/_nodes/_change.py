@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from .._plan import WARNING, Action, Finding
@@ -140,24 +141,26 @@ class Scope:
         self.values[key] = self.was.pop(key)
         self.ours.pop(key, None)
 
+    def undo(self, key: str, transient: Callable[[str], bool]) -> bool:
+        """Gives back one key that we set. False where somebody else has changed it since: then it stays as it is."""
+        value, old, now = self.ours.pop(key), self.was.pop(key, None), self.values.get(key)
+        if now is None or (now != value and not transient(now)):
+            return False
+        if old is None:
+            del self.values[key]
+        else:
+            self.values[key] = old
+        return True
+
     def give_back(self, transient: Callable[[str, str], bool]) -> List[str]:
-        """Undoes all that is remembered. Answers the keys that somebody else has changed since: they stay."""
+        """Undoes all that is remembered. Answers the keys that somebody else has changed since."""
         changed = []
-        for key, value in self.ours.items():
-            now = self.values.get(key)
-            if now is None:
-                continue
-            if now != value and not transient(key, now):
+        for key in sorted(self.ours):
+            if not self.undo(key, partial(transient, key)) and key in self.values:
                 changed.append(key)
-            elif key in self.was:
-                self.values[key] = self.was[key]
-            else:
-                del self.values[key]
-        for key, value in self.was.items():
-            if key not in self.ours:
-                self.values.setdefault(key, value)
-        self.ours, self.was = {}, {}
-        return sorted(changed)
+        for key in sorted(self.was):
+            self.values.setdefault(key, self.was.pop(key))
+        return changed
 
     def memory(self) -> Dict[str, Dict[str, str]]:
         return {name: part for name, part in (("set", self.ours), ("was", self.was)) if part}
@@ -171,7 +174,7 @@ class Scope:
 class Draft:
     """A node on its way to what is wanted; ``change`` answers the difference."""
 
-    def __init__(self, node: Node, memory_key: str, taints: Mapping[str, str] = {}) -> None:
+    def __init__(self, node: Node, memory_key: str, taints: Optional[Mapping[str, str]] = None) -> None:
         self.node = node
         self.memory_key = memory_key
         self.reasons: Dict[str, str] = {}
@@ -182,7 +185,7 @@ class Draft:
         self.annotations = Scope(
             {k: v for k, v in node.annotations.items() if k != memory_key}, self._part("annotations"), self.first
         )
-        self.taints = Scope(taints, self._part("taints"), self.first)
+        self.taints = Scope(taints or {}, self._part("taints"), self.first)
         self.had: List[str] = [str(key) for key in self._memory.get("had") or []]
 
     def _read(self) -> Dict[str, Any]:
@@ -214,7 +217,7 @@ class Draft:
     def find(self, id: str, severity: str, detail: str, remedy: str = "") -> None:
         self.findings.append(Finding(id, severity, detail, self.node.name, "", remedy))
 
-    def change(self) -> LabelChange:
+    def change(self, taints: Optional[Tuple[Taint, ...]] = None) -> LabelChange:
         """The difference between the node as it is and the draft, with the memory of it."""
         notes = dict(self.annotations.values)
         memory = self._remembered()
@@ -232,7 +235,8 @@ class Draft:
             remove=label_gone,
             annotations_set=note_set,
             annotations_remove=note_gone,
-            reasons={k: v for k, v in self.reasons.items() if k in touched or k.startswith("taint ")},
+            taints=taints,
+            reasons={k: v for k, v in self.reasons.items() if k in touched or (taints and k.startswith("taint "))},
             was={k: was[k] for k in touched if k in was},
             findings=tuple(self.findings),
         )

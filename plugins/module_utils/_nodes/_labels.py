@@ -4,77 +4,39 @@
 """Labels and annotations that put the operands on GPU nodes, by the rules of the GPU Operator.
 
 A value that a person, or an operand (``paused-for-driver-upgrade``, ``pre-installed``), gave to a deploy label is kept.
-What is written is remembered on the node (see ``_change``), and ``plan_removal`` gives it back.
+What is written is remembered on the node (see ``_change``), and ``_removal`` gives it back.
 """
 
 from __future__ import annotations
 
 import re
-from typing import List, Mapping
+from typing import Mapping, Sequence
 
-from .._plan import INFO, WARNING, Finding
+from .._plan import INFO, WARNING
 from .._policy._model import Policy
-from ._change import GROUP_MEMORY, POLICY_MEMORY, Draft, LabelChange, Node
-
-FEATURE = "feature.node.kubernetes.io/"
-PRESENT = "nvidia.com/gpu.present"
-DEPLOY = "nvidia.com/gpu.deploy."
-OPERANDS = DEPLOY + "operands"
-MIG_MANAGER = DEPLOY + "mig-manager"
-MIG_CONFIG = "nvidia.com/mig.config"
-MIG_STATE = "nvidia.com/mig.config.state"
-PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
-WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
-UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
-ALL_DISABLED = "all-disabled"
-
-GPU_LABELS = tuple(f"{FEATURE}{device}.present" for device in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
-CONTAINER_KEYS = tuple(
-    DEPLOY + name
-    for name in (
-        "driver",
-        "gpu-feature-discovery",
-        "container-toolkit",
-        "device-plugin",
-        "dcgm",
-        "dcgm-exporter",
-        "node-status-exporter",
-        "operator-validator",
-        "client",
-    )
+from ._change import POLICY_MEMORY, Draft, LabelChange, Node
+from ._keys import (
+    ALL_DISABLED,
+    CONTAINER_KEYS,
+    DEPLOY,
+    FEATURE,
+    GPU_LABELS,
+    MIG_CONFIG,
+    MIG_MANAGER,
+    OPERAND_KEYS,
+    OPERANDS,
+    OTHER_KEYS,
+    PRESENT,
+    UPGRADE_ENABLED,
+    WORKLOAD_CONFIG,
 )
-# Keys of the operator's other stacks: sandbox workloads and DRA. gpu.deploy.dra-driver is not swept, because pods may
-# hold claims of its driver.
-OTHER_KEYS = tuple(
-    DEPLOY + name
-    for name in (
-        "sandbox-device-plugin",
-        "kata-sandbox-device-plugin",
-        "sandbox-validator",
-        "vfio-manager",
-        "kata-manager",
-        "cc-manager",
-        "vgpu-manager",
-        "vgpu-device-manager",
-        "dra-validator",
-        "dcgm-dra",
-        "dcgm-exporter-dra",
-    )
-)
-# Written by operands while they run: nobody else's once the operands are gone.
-OPERAND_KEYS = (MIG_STATE, "nvidia.com/gpu-driver-upgrade-state", DEPLOY + "nvsm")
+from ._mig_guard import refusal
 
 # Families that NVIDIA's MIG guide lists; products are the names that GPU feature discovery writes.
 _MIG_PRODUCT = re.compile(
     r"(?:^|-)(?:A100X?|A800|A30X?|H100|H800|H20|H200|GH200|B200|B300|GB200|GB300"
     r"|RTX-PRO-(?:4500|5000|6000)-Blackwell)(?:-|$)",
     re.IGNORECASE,
-)
-_NFD_LISTED = "nfd.node.kubernetes.io/feature-labels"
-_GFD_KEY = re.compile(
-    r"nvidia\.com/(?:gfd\.timestamp|cuda\..+|mig\.(?:capable|strategy)|mps\.capable|vgpu\..+|mig-[^/]+\.[^/]+"
-    r"|gpu\.(?:machine|product|count|replicas|sharing-strategy|memory|family|mode|clique|multiprocessors"
-    r"|compute\..+|slices\..+|engines\..+))$"
 )
 
 
@@ -110,10 +72,11 @@ def transient(value: str) -> bool:
     return value in ("", "pre-installed", "paused-for-mig-change") or value.endswith("paused-for-driver-upgrade")
 
 
-def plan_labels(policy: Policy, node: Node) -> LabelChange:
+def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = ()) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
-    The plan may set ``nvidia.com/mig.config``: ``_mig_guard.guard`` judges it by the node's pods.
+    ``busy``: users' pods that hold GPUs of the node (``_mig_guard.busy_pods``): with any, ``nvidia.com/mig.config`` is
+    not set. They need to be known only where ``touches_mig`` is true of a plan without them.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -124,7 +87,7 @@ def plan_labels(policy: Policy, node: Node) -> LabelChange:
     elif node.labels.get(OPERANDS) == "false":
         _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node")
     else:
-        _plan_deploy(policy, draft)
+        _plan_deploy(policy, draft, busy)
     _plan_upgrade(policy, draft)
     return draft.change()
 
@@ -149,7 +112,7 @@ def _drop_all(draft: Draft, reason: str) -> None:
         draft.drop(key, reason, transient)
 
 
-def _plan_deploy(policy: Policy, draft: Draft) -> None:
+def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
     labels = draft.labels.values
     _judge_workload(draft)
     for key in OTHER_KEYS:
@@ -158,7 +121,7 @@ def _plan_deploy(policy: Policy, draft: Draft) -> None:
         _plan_key(draft, key, "the node has a GPU")
     if mig_capable(labels):
         _plan_key(draft, MIG_MANAGER, "the node's GPUs can be partitioned (MIG)")
-        _plan_mig(policy, draft)
+        _plan_mig(policy, draft, busy)
     if policy.driver.enabled and labels.get(DEPLOY + "driver") == "pre-installed":
         detail = "uses a driver that was installed on the host: the driver operand stays away from it."
         remedy = f"When that driver has been removed, remove the label {DEPLOY}driver: the next run sets it anew."
@@ -187,7 +150,7 @@ def _judge_workload(draft: Draft) -> None:
         draft.find("nodes.workload-config", WARNING, detail, "Correct or remove the label.")
 
 
-def _plan_mig(policy: Policy, draft: Draft) -> None:
+def _plan_mig(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
     labels = draft.labels.values
     if not policy.mig_manager.enabled or policy.mig_manager.config.default != ALL_DISABLED or labels.get(MIG_CONFIG):
         return
@@ -198,6 +161,9 @@ def _plan_mig(policy: Policy, draft: Draft) -> None:
         draft.find(
             "nodes.foreign-mig", WARNING, detail, f"Set the label {MIG_CONFIG} to the layout that the node is to have."
         )
+        return
+    if busy:
+        draft.findings.append(refusal(draft.node.name, ALL_DISABLED, busy, WARNING))
         return
     draft.put(MIG_CONFIG, ALL_DISABLED, "the MIG manager starts from the policy's default layout")
 
@@ -213,108 +179,3 @@ def _plan_upgrade(policy: Policy, draft: Draft) -> None:
             )
     elif draft.annotations.drop(UPGRADE_ENABLED, lambda _value: False):
         draft.reasons[UPGRADE_ENABLED] = "no driver upgrade is rolled out to this node"
-
-
-# -- giving back ------------------------------------------------------------------------------------------------------
-
-
-def plan_removal(node: Node, nfd_ours: bool = False) -> LabelChange:
-    """Gives back all labels and annotations that we changed on a node, those of node groups too.
-
-    Labels that NFD and GPU feature discovery wrote go only when the NFD that wrote them was ours: another NFD takes GPU
-    feature discovery's labels away by itself, when the feature object of the removed operand is gone. What stays is a
-    finding.
-    Taints are given back by ``_taints.plan_removal``.
-    """
-    inner = _give_back(node, GROUP_MEMORY, False)
-    labels, annotations = inner.applied(node)
-    outer = _give_back(_Plain(node.name, labels, annotations), POLICY_MEMORY, nfd_ours)
-    return joined(node, inner, outer)
-
-
-class _Plain:
-    def __init__(self, name: str, labels: Mapping[str, str], annotations: Mapping[str, str]) -> None:
-        self.name = name
-        self.labels = labels
-        self.annotations = annotations
-
-
-def _give_back(node: Node, memory_key: str, nfd_ours: bool) -> LabelChange:
-    draft = Draft(node, memory_key)
-    changed = draft.labels.give_back(lambda key, value: key.startswith(DEPLOY) and transient(value))
-    draft.annotations.give_back(lambda _key, _value: False)
-    if memory_key == POLICY_MEMORY:
-        if not draft.first:
-            _drop_written(draft)
-        if nfd_ours:
-            _drop_features(draft)
-        _list_left(draft, changed)
-    change = draft.change()
-    reasons = dict.fromkeys([*change.set, *change.remove], "was not there, or had this value, before our first run")
-    return _with_reasons(change, {**reasons, **change.reasons})
-
-
-def _with_reasons(change: LabelChange, reasons: Mapping[str, str]) -> LabelChange:
-    return LabelChange(**{**change.__dict__, "reasons": reasons})
-
-
-def _drop_written(draft: Draft) -> None:
-    for key in OPERAND_KEYS:
-        if key in draft.labels.values and key not in draft.had:
-            del draft.labels.values[key]
-            draft.reasons[key] = "was written by an operand that is removed"
-
-
-def _drop_features(draft: Draft) -> None:
-    """Takes away what our NFD listed as its own, and GPU feature discovery's labels, which came through it."""
-    notes = draft.annotations.values
-    listed = [name.strip() for name in notes.get(_NFD_LISTED, "").split(",") if name.strip()]
-    written = {name if "/" in name else FEATURE + name for name in listed}
-    for key in list(draft.labels.values):
-        if key in written or (_GFD_KEY.match(key) and key not in draft.had):
-            del draft.labels.values[key]
-            draft.reasons[key] = "was written by the Node Feature Discovery that is removed"
-    for key in [k for k in notes if k.startswith("nfd.node.kubernetes.io/")]:
-        del notes[key]
-        draft.reasons[key] = "was written by the Node Feature Discovery that is removed"
-
-
-def _list_left(draft: Draft, changed: List[str]) -> None:
-    labels = draft.labels.values
-    if changed:
-        detail = f"keeps {', '.join(changed)}: changed by somebody else after us."
-        draft.find("nodes.left-changed", INFO, detail)
-    nvidia = sorted(k for k in labels if k.startswith("nvidia.com/") and k not in changed)
-    if nvidia:
-        draft.find("nodes.left", INFO, f"keeps {', '.join(nvidia)}: not written by us.")
-    features = [k for k in labels if k.startswith(FEATURE)]
-    if features:
-        draft.find(
-            "nodes.left-features", INFO, f"keeps {len(features)} labels {FEATURE}*: written by an NFD that is not ours."
-        )
-
-
-def joined(node: Node, first: LabelChange, second: LabelChange) -> LabelChange:
-    """Two changes of a node, one after the other, as one."""
-    labels, notes = first.applied(node)
-    labels, notes = second.applied(_Plain(node.name, labels, notes))
-    keys = {**node.annotations, **node.labels}
-    label_set = {k: v for k, v in labels.items() if node.labels.get(k) != v}
-    note_set = {k: v for k, v in notes.items() if node.annotations.get(k) != v}
-    label_gone = tuple(sorted(k for k in node.labels if k not in labels))
-    note_gone = tuple(sorted(k for k in node.annotations if k not in notes))
-    touched = [*label_set, *label_gone, *note_set, *note_gone]
-    findings: List[Finding] = [*first.findings, *second.findings]
-    return LabelChange(
-        node=node.name,
-        set=label_set,
-        remove=label_gone,
-        annotations_set=note_set,
-        annotations_remove=note_gone,
-        taints=second.taints if second.taints is not None else first.taints,
-        reasons={
-            k: v for k, v in {**first.reasons, **second.reasons}.items() if k in touched or k.startswith("taint ")
-        },
-        was={k: keys[k] for k in touched if k in keys},
-        findings=tuple(findings),
-    )

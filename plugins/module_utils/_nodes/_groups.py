@@ -1,0 +1,317 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Settings per group of nodes: which nodes belong to a group, and what changes on each (S16, S26).
+
+A group is ``{name, selector, taint, mig, device_plugin, labels}``. Keys that come later are refused by name.
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from .._plan import ERROR, INFO, Finding
+from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
+from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT
+from ._labels import mig_capable
+from ._mig_guard import refusal
+from ._selector import Selector, SelectorError, is_key, is_value, parse
+from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
+
+KEYS = ("name", "selector", "taint", "mig", "device_plugin", "labels")
+LATER_KEYS = ("driver", "runtime", "hidden_gpus", "ready_gate")
+# Labels that have a key of their own in a group, or that are written from what was found on the node.
+_NOT_AS_LABEL = {
+    MIG_CONFIG: "use the key mig",
+    PLUGIN_CONFIG: "use the key device_plugin",
+    PRESENT: "it is made from what NFD finds",
+}
+
+
+@dataclass(frozen=True)
+class NodeGroup:
+    """A group as the user means it. ``mig`` and ``device_plugin`` name configurations; "" leaves the node's own."""
+
+    name: str
+    selector: Selector
+    taint: Optional[Taint] = None
+    mig: str = ""
+    device_plugin: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def wanted_labels(self) -> Dict[str, str]:
+        """All labels that the group gives its nodes."""
+        found = dict(self.labels)
+        if self.mig:
+            found[MIG_CONFIG] = self.mig
+        if self.device_plugin:
+            found[PLUGIN_CONFIG] = self.device_plugin
+        return found
+
+
+# --- reading what the user wrote -------------------------------------------------------------------------------------
+
+
+class _Reader:
+    """Reads one group; problems are collected with the path of the key."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.findings: List[Finding] = []
+
+    def refuse(self, key: str, detail: str, remedy: str = "", id: str = "groups.invalid") -> None:
+        path = f"{self.path}.{key}" if key else self.path
+        self.findings.append(Finding(id, ERROR, detail, "", path, remedy))
+
+    def keys(self, raw: Mapping[str, Any]) -> None:
+        for key in raw:
+            if key in LATER_KEYS:
+                detail = f"is not supported yet: a group takes {', '.join(KEYS)}."
+                self.refuse(str(key), detail, "Leave it out.", "groups.unsupported")
+            elif key not in KEYS:
+                near = difflib.get_close_matches(str(key), KEYS, 1)
+                remedy = f"Did you mean {near[0]}?" if near else ""
+                self.refuse(str(key), f"is unknown: a group takes {', '.join(KEYS)}.", remedy, "groups.unknown-key")
+
+    def selector(self, raw: Mapping[str, Any]) -> Selector:
+        try:
+            return parse(raw.get("selector"))
+        except SelectorError as error:
+            self.refuse("selector", f"{error}.", "Write labels ({pool: a}) or a selector as kubectl takes it (pool=a).")
+            return Selector()
+
+    def taint(self, raw: Any) -> Optional[Taint]:
+        if raw is None or raw is False:
+            return None
+        if raw is True:
+            return taint()
+        if not isinstance(raw, Mapping) or set(raw) - {"value", "effect"}:
+            self.refuse("taint", f"is {raw!r}: true, false, or a dictionary with value and effect is allowed.")
+            return None
+        value, effect = raw.get("value") or "", raw.get("effect") or "NoSchedule"
+        if not isinstance(value, str) or not is_value(value):
+            self.refuse(
+                "taint.value", f"is {value!r}: a text that may be the value of a label is allowed.", _quote(value)
+            )
+            return None
+        if effect not in EFFECTS:
+            self.refuse("taint.effect", f"is {effect!r}: {', '.join(EFFECTS)} are allowed.")
+            return None
+        return taint(value, effect)
+
+    def config(self, key: str, raw: Any) -> str:
+        """The name of a configuration: a text, or {config: text}."""
+        if isinstance(raw, Mapping) and set(raw) == {"config"}:
+            raw = raw["config"]
+        if raw is None or raw == "":
+            return ""
+        if not isinstance(raw, str) or not is_value(raw):
+            self.refuse(key, f"is {raw!r}: the name of a configuration is allowed.", _quote(raw))
+            return ""
+        return raw
+
+    def labels(self, raw: Any) -> Dict[str, str]:
+        if raw is None:
+            return {}
+        if not isinstance(raw, Mapping):
+            self.refuse("labels", f"is {raw!r}: a dictionary of labels is allowed.")
+            return {}
+        return {str(key): value for key, value in raw.items() if self._is_label(str(key), value)}
+
+    def _is_label(self, key: str, value: Any) -> bool:
+        path = f"labels.{key}"
+        if not is_key(key):
+            self.refuse(path, "is not the key of a label.")
+        elif key in _NOT_AS_LABEL:
+            self.refuse(path, f"cannot be set as a label of a group: {_NOT_AS_LABEL[key]}.")
+        elif key.startswith(FEATURE):
+            self.refuse(path, "cannot be set as a label of a group: NFD owns it.")
+        elif not isinstance(value, str) or not is_value(value):
+            self.refuse(path, f"is {value!r}: a text that may be the value of a label is allowed.", _quote(value))
+        else:
+            return True
+        return False
+
+
+def _quote(value: Any) -> str:
+    """YAML reads true, 1 and 1.0 as other things than texts."""
+    return "" if isinstance(value, str) else "Write it in quotes."
+
+
+def parse_groups(source: Any, path: str = "node_groups") -> Tuple[List[NodeGroup], List[Finding]]:
+    """Groups from what the user wrote, and every problem with it: use the groups only when none is an error."""
+    if source is None:
+        return [], []
+    if not isinstance(source, (list, tuple)):
+        return [], [Finding("groups.invalid", ERROR, f"is {type(source).__name__}: a list is allowed.", "", path)]
+    groups: List[NodeGroup] = []
+    findings: List[Finding] = []
+    for index, raw in enumerate(source):
+        reader = _Reader(f"{path}[{index}]")
+        group = _read(reader, raw)
+        if group is not None and any(group.name == other.name for other in groups):
+            reader.refuse("name", f"is {group.name!r}, as in an earlier group.", "Give each group a name of its own.")
+        findings += reader.findings
+        if group is not None:
+            groups.append(group)
+    return groups, findings
+
+
+def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
+    if not isinstance(raw, Mapping):
+        reader.refuse("", f"is {raw!r}: a dictionary with {', '.join(KEYS)} is allowed.")
+        return None
+    reader.keys(raw)
+    name = raw.get("name")
+    if not isinstance(name, str) or not name:
+        reader.refuse("name", "is missing." if name is None else f"is {name!r}: a text is allowed.", "Name the group.")
+        name = ""
+    return NodeGroup(
+        name=name,
+        selector=reader.selector(raw),
+        taint=reader.taint(raw.get("taint")),
+        mig=reader.config("mig", raw.get("mig")),
+        device_plugin=reader.config("device_plugin", raw.get("device_plugin")),
+        labels=reader.labels(raw.get("labels")),
+    )
+
+
+# --- which node gets what --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What one node gets from all groups that it belongs to."""
+
+    groups: Tuple[str, ...] = ()
+    labels: Mapping[str, str] = field(default_factory=dict)
+    taint: Optional[Taint] = None
+
+
+def assign(
+    groups: Sequence[NodeGroup],
+    nodes: Iterable[Node],
+    mig_configs: Optional[Iterable[str]] = None,
+    plugin_configs: Optional[Iterable[str]] = None,
+) -> Tuple[Dict[str, Wanted], List[Finding]]:
+    """What each node gets, by name (nodes without a group get nothing: ``Wanted()``), and what is wrong with it.
+
+    ``nodes`` are GPU nodes. ``mig_configs`` and ``plugin_configs`` are the names that exist; None does not check.
+    """
+    everyone = list(nodes)
+    wanted: Dict[str, Wanted] = {}
+    findings = _unknown_configs(groups, "mig", mig_configs) + _unknown_configs(groups, "device_plugin", plugin_configs)
+    clashes: Dict[Tuple[str, str], List[str]] = {}
+    for node in everyone:
+        mine = [group for group in groups if group.selector.matches(node.labels)]
+        wanted[node.name] = _merge(mine, node.name, clashes)
+        findings += _judge_mig(node, wanted[node.name])
+    for (pair, what), names in clashes.items():
+        detail = f"{what} differs between the groups {pair}, and {_some(names)} belongs to both."
+        findings.append(
+            Finding("groups.overlap", ERROR, detail, _some(names), "node_groups", "Make the selectors disjoint.")
+        )
+    for index, group in enumerate(groups):
+        if not any(group.name in one.groups for one in wanted.values()):
+            path = f"node_groups[{index}].selector"
+            detail = f"({group.selector}) matches no GPU node now."
+            findings.append(Finding("groups.empty", INFO, detail, group.name, path))
+    return wanted, findings
+
+
+def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], List[str]]) -> Wanted:
+    labels: Dict[str, str] = {}
+    owner: Dict[str, str] = {}
+    found: Optional[Taint] = None
+    for group in mine:
+        settings: Dict[str, Any] = dict(group.wanted_labels())
+        if group.taint is not None:
+            settings["taint"] = group.taint
+        for key, value in settings.items():
+            before = found if key == "taint" else labels.get(key)
+            if key in owner and before != value:
+                clashes.setdefault((f"{owner[key]} and {group.name}", _setting(key)), []).append(node)
+                continue
+            owner[key] = group.name
+            if key == "taint":
+                found = value
+            else:
+                labels[key] = value
+    return Wanted(tuple(group.name for group in mine), labels, found)
+
+
+def _setting(key: str) -> str:
+    return {MIG_CONFIG: "mig", PLUGIN_CONFIG: "device_plugin", "taint": "taint"}.get(key, f"label {key}")
+
+
+def _some(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+
+
+def _unknown_configs(groups: Sequence[NodeGroup], key: str, known: Optional[Iterable[str]]) -> List[Finding]:
+    if known is None:
+        return []
+    names = sorted(known)
+    findings = []
+    for index, group in enumerate(groups):
+        value = getattr(group, key)
+        if value and value not in names:
+            near = difflib.get_close_matches(value, names, 1)
+            remedy = f"Did you mean {near[0]}?" if near else ""
+            few = ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+            detail = f"is {value!r}, which no configuration is named: {few or 'there is none'}."
+            findings.append(
+                Finding("groups.unknown-config", ERROR, detail, group.name, f"node_groups[{index}].{key}", remedy)
+            )
+    return findings
+
+
+def _judge_mig(node: Node, wanted: Wanted) -> List[Finding]:
+    config = wanted.labels.get(MIG_CONFIG, "")
+    known = "nvidia.com/mig.capable" in node.labels or "nvidia.com/gpu.product" in node.labels
+    if not config or not known or mig_capable(node.labels):
+        return []
+    product = node.labels.get("nvidia.com/gpu.product", "its GPU")
+    detail = f"is to get the MIG configuration {config}, but {product} cannot be partitioned."
+    remedy = f"Keep it out of the group {' or '.join(wanted.groups)} by the selector."
+    return [Finding("groups.mig-incapable", ERROR, detail, node.name, "node_groups", remedy)]
+
+
+# --- what changes on a node ------------------------------------------------------------------------------------------
+
+
+def plan_group(
+    node: Node, wanted: Wanted, taints: Sequence[Taint] = (), busy: Sequence[str] = (), severity: str = ERROR
+) -> LabelChange:
+    """What has to change on a node for what its groups want; what they want no more is given back.
+
+    ``taints`` are those of the node now. ``busy``: users' pods that hold its GPUs: then a change of
+    ``nvidia.com/mig.config`` is held back, with a finding of the given severity.
+    """
+    draft = Draft(node, GROUP_MEMORY, values_of(taints))
+    reason = f"node group {', '.join(wanted.groups)}" if wanted.groups else "no node group asks for it any more"
+    held = _holds_mig(draft, wanted.labels, busy, severity)
+    for key in [key for key in draft.labels.ours if key not in wanted.labels and key not in held]:
+        if draft.labels.undo(key, _keeps):
+            draft.reasons[key] = reason
+    for key, value in wanted.labels.items():
+        if key not in held:
+            draft.put(key, value, reason)
+    plan_taint(draft, wanted.taint)
+    return draft.change(taints_after(taints, draft))
+
+
+def _keeps(_value: str) -> bool:
+    return False
+
+
+def _holds_mig(draft: Draft, wanted: Mapping[str, str], busy: Sequence[str], severity: str) -> Tuple[str, ...]:
+    """The MIG label, where it would change and pods are in the way."""
+    now = draft.labels.values.get(MIG_CONFIG)
+    target = wanted.get(MIG_CONFIG, draft.labels.was.get(MIG_CONFIG))
+    if not busy or now == target or (MIG_CONFIG not in wanted and MIG_CONFIG not in draft.labels.ours):
+        return ()
+    draft.findings.append(refusal(draft.node.name, target or "(none)", busy, severity))
+    return (MIG_CONFIG,)
