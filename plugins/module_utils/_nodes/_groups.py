@@ -14,8 +14,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._plan import ERROR, INFO, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
-from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT
-from ._labels import mig_capable
+from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
 from ._mig_guard import refusal
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
@@ -283,14 +282,18 @@ def _judge_mig(node: Node, wanted: Wanted) -> List[Finding]:
 
 
 def plan_group(
-    node: Node, wanted: Wanted, taints: Sequence[Taint] = (), busy: Sequence[str] = (), severity: str = ERROR
+    node: Node,
+    wanted: Wanted,
+    taints: Optional[Sequence[Taint]] = None,
+    busy: Sequence[str] = (),
+    severity: str = ERROR,
 ) -> LabelChange:
     """What has to change on a node for what its groups want; what they want no more is given back.
 
-    ``taints`` are those of the node now. ``busy``: users' pods that hold its GPUs: then a change of
-    ``nvidia.com/mig.config`` is held back, with a finding of the given severity.
+    ``taints`` are those of the node now; None leaves taints alone. ``busy``: users' pods that hold its GPUs: then a
+    change of ``nvidia.com/mig.config`` is held back, with a finding of the given severity.
     """
-    draft = Draft(node, GROUP_MEMORY, values_of(taints))
+    draft = Draft(node, GROUP_MEMORY, values_of(taints or ()))
     reason = f"node group {', '.join(wanted.groups)}" if wanted.groups else "no node group asks for it any more"
     held = _holds_mig(draft, wanted.labels, busy, severity)
     for key in [key for key in draft.labels.ours if key not in wanted.labels and key not in held]:
@@ -299,6 +302,8 @@ def plan_group(
     for key, value in wanted.labels.items():
         if key not in held:
             draft.put(key, value, reason)
+    if taints is None:
+        return draft.change()
     plan_taint(draft, wanted.taint)
     return draft.change(taints_after(taints, draft))
 

@@ -1,9 +1,12 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Labels and annotations of nodes, by the names that the GPU Operator and its operands give them."""
+"""Labels and annotations of nodes, by the names that the GPU Operator and its operands give them, and what they say."""
 
 from __future__ import annotations
+
+import re
+from typing import Mapping
 
 FEATURE = "feature.node.kubernetes.io/"
 PRESENT = "nvidia.com/gpu.present"
@@ -52,3 +55,42 @@ OTHER_KEYS = tuple(
 )
 # Written by operands while they run: nobody else's once the operands are gone.
 OPERAND_KEYS = (MIG_STATE, "nvidia.com/gpu-driver-upgrade-state", DEPLOY + "nvsm")
+
+# Families that NVIDIA's MIG guide lists; products are the names that GPU feature discovery writes.
+_MIG_PRODUCT = re.compile(
+    r"(?:^|-)(?:A100X?|A800|A30X?|H100|H800|H20|H200|GH200|B200|B300|GB200|GB300"
+    r"|RTX-PRO-(?:4500|5000|6000)-Blackwell)(?:-|$)",
+    re.IGNORECASE,
+)
+
+
+def has_gpu(labels: Mapping[str, str]) -> bool:
+    """Whether NFD has seen an NVIDIA GPU on the node."""
+    return any(labels.get(key) == "true" for key in GPU_LABELS)
+
+
+def has_features(labels: Mapping[str, str]) -> bool:
+    """Whether NFD has labelled the node at all."""
+    return any(key.startswith(FEATURE) for key in labels)
+
+
+def mig_capable(labels: Mapping[str, str]) -> bool:
+    """Whether the node's GPUs can be partitioned: by GPU feature discovery's word, else by the product's name."""
+    if labels.get("nvidia.com/vgpu.host-driver-version"):
+        return False
+    said = labels.get("nvidia.com/mig.capable")
+    if said is not None:
+        return said == "true"
+    return bool(_MIG_PRODUCT.search(labels.get("nvidia.com/gpu.product", "")))
+
+
+def has_mig_devices(labels: Mapping[str, str]) -> bool:
+    """Whether GPU feature discovery has seen MIG devices (it does not look with strategy none)."""
+    if "-MIG-" in labels.get("nvidia.com/gpu.product", ""):
+        return True
+    return any(key.startswith("nvidia.com/mig-") and key.endswith(".count") for key in labels)
+
+
+def transient(value: str) -> bool:
+    """A value of a deploy label that an operand gave it while it worked, not a person."""
+    return value in ("", "pre-installed", "paused-for-mig-change") or value.endswith("paused-for-driver-upgrade")

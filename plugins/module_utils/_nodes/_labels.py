@@ -9,8 +9,7 @@ What is written is remembered on the node (see ``_change``), and ``_removal`` gi
 
 from __future__ import annotations
 
-import re
-from typing import Mapping, Sequence
+from typing import Sequence
 
 from .._plan import INFO, WARNING
 from .._policy._model import Policy
@@ -19,8 +18,6 @@ from ._keys import (
     ALL_DISABLED,
     CONTAINER_KEYS,
     DEPLOY,
-    FEATURE,
-    GPU_LABELS,
     MIG_CONFIG,
     MIG_MANAGER,
     OPERAND_KEYS,
@@ -29,47 +26,16 @@ from ._keys import (
     PRESENT,
     UPGRADE_ENABLED,
     WORKLOAD_CONFIG,
+    has_features,
+    has_gpu,
+    has_mig_devices,
+    mig_capable,
+    transient,
 )
 from ._mig_guard import refusal
+from ._removal import plan_removal
 
-# Families that NVIDIA's MIG guide lists; products are the names that GPU feature discovery writes.
-_MIG_PRODUCT = re.compile(
-    r"(?:^|-)(?:A100X?|A800|A30X?|H100|H800|H20|H200|GH200|B200|B300|GB200|GB300"
-    r"|RTX-PRO-(?:4500|5000|6000)-Blackwell)(?:-|$)",
-    re.IGNORECASE,
-)
-
-
-def has_gpu(labels: Mapping[str, str]) -> bool:
-    """Whether NFD has seen an NVIDIA GPU on the node."""
-    return any(labels.get(key) == "true" for key in GPU_LABELS)
-
-
-def has_features(labels: Mapping[str, str]) -> bool:
-    """Whether NFD has labelled the node at all."""
-    return any(key.startswith(FEATURE) for key in labels)
-
-
-def mig_capable(labels: Mapping[str, str]) -> bool:
-    """Whether the node's GPUs can be partitioned: by GPU feature discovery's word, else by the product's name."""
-    if labels.get("nvidia.com/vgpu.host-driver-version"):
-        return False
-    said = labels.get("nvidia.com/mig.capable")
-    if said is not None:
-        return said == "true"
-    return bool(_MIG_PRODUCT.search(labels.get("nvidia.com/gpu.product", "")))
-
-
-def has_mig_devices(labels: Mapping[str, str]) -> bool:
-    """Whether GPU feature discovery has seen MIG devices (it does not look with strategy none)."""
-    if "-MIG-" in labels.get("nvidia.com/gpu.product", ""):
-        return True
-    return any(key.startswith("nvidia.com/mig-") and key.endswith(".count") for key in labels)
-
-
-def transient(value: str) -> bool:
-    """A value of a deploy label that an operand gave it while it worked, not a person."""
-    return value in ("", "pre-installed", "paused-for-mig-change") or value.endswith("paused-for-driver-upgrade")
+__all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
 
 
 def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = ()) -> LabelChange:

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import List, Mapping, Sequence
+from typing import List, Mapping, Optional, Sequence
 
 from .._plan import INFO
 from ._change import POLICY_MEMORY, Draft, LabelChange, Node, Taint
 from ._groups import Wanted, plan_group
-from ._keys import DEPLOY, FEATURE, OPERAND_KEYS
-from ._labels import transient
+from ._keys import DEPLOY, FEATURE, OPERAND_KEYS, transient
 
 _NFD_LISTED = "nfd.node.kubernetes.io/feature-labels"
 _GFD_KEY = re.compile(
@@ -24,13 +23,14 @@ _GFD_KEY = re.compile(
 
 
 def plan_removal(
-    node: Node, taints: Sequence[Taint] = (), nfd_ours: bool = False, busy: Sequence[str] = ()
+    node: Node, nfd_ours: bool = False, taints: Optional[Sequence[Taint]] = None, busy: Sequence[str] = ()
 ) -> LabelChange:
     """Gives back all labels, annotations and taints that we changed on a node, those of node groups too.
 
     Labels that NFD and GPU feature discovery wrote go only when the NFD that wrote them was ours: another NFD takes GPU
     feature discovery's labels away by itself, when the feature object of the removed operand is gone. What stays is a
-    finding. ``busy`` matters only while the MIG manager still runs (see ``plan_group``).
+    finding. ``taints`` are those of the node now; without them a taint of ours stays, and is remembered as ours. ``busy``
+    matters only while the MIG manager still runs (see ``plan_group``).
     """
     first = plan_group(node, Wanted(), taints, busy)
     labels, annotations = first.applied(node)
