@@ -22,7 +22,7 @@ _K8S = "nvcr.io/nvidia/k8s"
 
 @dataclass(frozen=True)
 class Release:
-    """One release of the GPU Operator: default image of each component, Kubernetes minors that it was validated with."""
+    """A release of the GPU Operator: default image of each component, Kubernetes minors that it was validated with."""
 
     images: Images
     kubernetes: Tuple[str, ...] = ()
@@ -30,27 +30,52 @@ class Release:
     drivers: Tuple[str, ...] = field(default=())  # driver versions named beside the default one
 
 
+def _one_image(release: str) -> Dict[str, Tuple[str, str, str]]:
+    """Since 25.10 the operator's own image is the validator too."""
+    own = (_NGC, "gpu-operator", release)
+    return {"operator": own, "validator": own, "nodeStatusExporter": own}
+
+
+def _two_images(release: str) -> Dict[str, Tuple[str, str, str]]:
+    validator = (_CLOUD, "gpu-operator-validator", release)
+    return {"operator": (_NGC, "gpu-operator", release), "validator": validator, "nodeStatusExporter": validator}
+
+
+def _driver(version: str, manager: str) -> Dict[str, Tuple[str, str, str]]:
+    own = (_CLOUD, "k8s-driver-manager", manager)
+    return {
+        "driver": (_NGC, "driver", version),
+        "driver.manager": own,
+        "vgpuManager.driverManager": own,
+        "vfioManager.driverManager": own,
+        "vgpuManager": ("", "vgpu-manager", ""),
+    }
+
+
+def _plugin(toolkit: str, plugin: str) -> Dict[str, Tuple[str, str, str]]:
+    return {
+        "toolkit": (_K8S, "container-toolkit", toolkit),
+        "devicePlugin": (_NGC, "k8s-device-plugin", plugin),
+        "gfd": (_NGC, "k8s-device-plugin", plugin),
+    }
+
+
+def _dcgm(engine: str, exporter: str) -> Dict[str, Tuple[str, str, str]]:
+    return {"dcgm": (_CLOUD, "dcgm", engine), "dcgmExporter": (_K8S, "dcgm-exporter", exporter)}
+
+
 RELEASES: Dict[str, Release] = {
     # Chart of tag v26.7.0 (10ee5b36); platform support page of 26.7.
     "v26.7.0": Release(
         images={
-            "operator": (_NGC, "gpu-operator", "v26.7.0"),
-            "validator": (_NGC, "gpu-operator", "v26.7.0"),
-            "nodeStatusExporter": (_NGC, "gpu-operator", "v26.7.0"),
-            "driver": (_NGC, "driver", "595.91.07"),
-            "driver.manager": (_CLOUD, "k8s-driver-manager", "v0.12.0"),
-            "vgpuManager.driverManager": (_CLOUD, "k8s-driver-manager", "v0.12.0"),
-            "vfioManager.driverManager": (_CLOUD, "k8s-driver-manager", "v0.12.0"),
+            **_one_image("v26.7.0"),
+            **_driver("595.91.07", "v0.12.0"),
+            **_plugin("v1.20.0", "v0.20.0"),
+            **_dcgm("4.6.0-1-ubuntu24.04", "4.6.0-4.8.3-distroless"),
             "vfioManager": (_CLOUD, "k8s-driver-manager", "v0.12.0"),
-            "toolkit": (_K8S, "container-toolkit", "v1.20.0"),
-            "devicePlugin": (_NGC, "k8s-device-plugin", "v0.20.0"),
-            "gfd": (_NGC, "k8s-device-plugin", "v0.20.0"),
-            "dcgm": (_CLOUD, "dcgm", "4.6.0-1-ubuntu24.04"),
-            "dcgmExporter": (_K8S, "dcgm-exporter", "4.6.0-4.8.3-distroless"),
             "migManager": (_CLOUD, "k8s-mig-manager", "v0.15.0"),
             "gds": (_CLOUD, "nvidia-fs", "2.29.4"),
             "gdrcopy": (_CLOUD, "gdrdrv", "v2.6"),
-            "vgpuManager": ("", "vgpu-manager", ""),
             "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.5.0"),
             "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.6.0"),
             "kataSandboxDevicePlugin": (_CLOUD, "nvidia-sandbox-device-plugin", "v0.0.5"),
@@ -61,13 +86,142 @@ RELEASES: Dict[str, Release] = {
         nfd="v0.19.0",
         drivers=("610.57.04", "580.173.02", "535.309.01"),
     ),
+    # Chart of v26.3.1, as published with it; NFD v0.18.3 with 26.3.0 and 26.3.3.
+    "v26.3.1": Release(
+        images={
+            **_one_image("v26.3.1"),
+            **_driver("580.126.20", "v0.10.0"),
+            **_plugin("v1.19.0", "v0.19.0"),
+            **_dcgm("4.5.2-1-ubuntu22.04", "4.5.1-4.8.0-distroless"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.14.0"),
+            "gds": (_CLOUD, "nvidia-fs", "2.27.3"),
+            "gdrcopy": (_CLOUD, "gdrdrv", "v2.5.2"),
+            "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.4.2"),
+            "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.5.0"),
+            "kataSandboxDevicePlugin": (_CLOUD, "nvidia-sandbox-device-plugin", "v0.0.3"),
+            "ccManager": (_CLOUD, "k8s-cc-manager", "v0.4.0"),
+        },
+        kubernetes=("1.32", "1.33", "1.34", "1.35"),
+        nfd="v0.18.3",
+    ),
+    # Release notes of 25.10.1, and image lists made for mirrors of it. GDS and GDRCopy: not found.
+    "v25.10.1": Release(
+        images={
+            **_one_image("v25.10.1"),
+            **_driver("580.105.08", "v0.9.1"),
+            **_plugin("v1.18.1", "v0.18.1"),
+            **_dcgm("4.4.2-1-ubuntu22.04", "4.4.2-4.7.0-distroless"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.13.1"),
+            "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.4.1"),
+            "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.4.0"),
+            "ccManager": (_CLOUD, "k8s-cc-manager", "v0.1.1"),
+        },
+        kubernetes=("1.29", "1.30", "1.31", "1.32", "1.33", "1.34"),
+        nfd="v0.18.2",
+    ),
+    # Release notes of 25.3.4, and image lists of clusters with it. DCGM's own image, GDS and GDRCopy: not found.
+    "v25.3.4": Release(
+        images={
+            **_two_images("v25.3.4"),
+            **_driver("580.82.07", "v0.8.1"),
+            **_plugin("v1.17.8-ubuntu20.04", "v0.17.4"),
+            "dcgmExporter": (_K8S, "dcgm-exporter", "4.3.1-4.4.0-ubuntu22.04"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.12.3-ubuntu20.04"),
+        },
+        nfd="v0.17.3",
+    ),
+    # Image lists of clusters with 24.9.2. GDS and GDRCopy: not found.
+    "v24.9.2": Release(
+        images={
+            **_two_images("v24.9.2"),
+            **_driver("550.144.03", "v0.7.0"),
+            **_plugin("v1.17.4-ubuntu20.04", "v0.17.0"),
+            **_dcgm("3.3.9-1-ubuntu22.04", "3.3.9-3.6.1-ubuntu22.04"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.10.0-ubuntu20.04"),
+            "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.2.8"),
+            "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.2.10"),
+            "ccManager": (_CLOUD, "k8s-cc-manager", "v0.1.1"),
+        },
+        nfd="v0.16.6",
+    ),
+    # Component matrix of 24.6.1, and the chart's values of that line.
+    "v24.6.1": Release(
+        images={
+            **_two_images("v24.6.1"),
+            **_driver("550.90.07", "v0.6.10"),
+            **_plugin("v1.16.1-ubuntu20.04", "v0.16.2-ubi8"),
+            **_dcgm("3.3.7-1-ubuntu22.04", "3.3.7-3.5.0-ubuntu22.04"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.8.0-ubuntu20.04"),
+            "gds": (_CLOUD, "nvidia-fs", "2.17.5"),
+            "gdrcopy": (_CLOUD, "gdrdrv", "v2.4.1-1"),
+            "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.2.7"),
+            "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.2.9"),
+            "ccManager": (_CLOUD, "k8s-cc-manager", "v0.1.1"),
+        },
+        nfd="v0.16.3",
+        drivers=("560.35.03", "550.90.12", "535.183.06"),
+    ),
+    # Image lists made for mirrors of 24.3.0. GDS and GDRCopy: not found.
+    "v24.3.0": Release(
+        images={
+            **_two_images("v24.3.0"),
+            **_driver("550.54.15", "v0.6.8"),
+            **_plugin("v1.15.0-ubuntu20.04", "v0.15.0-ubi8"),
+            **_dcgm("3.3.5-1-ubuntu22.04", "3.3.5-3.4.1-ubuntu22.04"),
+            "migManager": (_CLOUD, "k8s-mig-manager", "v0.7.0-ubuntu20.04"),
+            "vgpuDeviceManager": (_CLOUD, "vgpu-device-manager", "v0.2.6"),
+            "sandboxDevicePlugin": (_NGC, "kubevirt-gpu-device-plugin", "v1.2.7"),
+            "ccManager": (_CLOUD, "k8s-cc-manager", "v0.1.1"),
+        },
+        nfd="v0.15.4",
+    ),
 }
 
 LATEST = "v26.7.0"
 
 
+@dataclass(frozen=True)
+class Branch:
+    """A branch of the driver: highest CUDA version that it runs, and how it stands on 2026-11-27."""
+
+    cuda: str
+    state: str  # current, past (its end has passed, images are made still), ended (no longer made)
+
+
+# Driver installation guide and list of supported drivers, editions of r615 and r620.
+BRANCHES: Dict[int, Branch] = {
+    390: Branch("9.1", "ended"),
+    418: Branch("10.1", "ended"),
+    450: Branch("11.0", "ended"),
+    460: Branch("11.2", "ended"),
+    470: Branch("11.4", "ended"),
+    510: Branch("11.6", "ended"),
+    515: Branch("11.7", "ended"),
+    520: Branch("11.8", "ended"),
+    525: Branch("12.0", "ended"),
+    530: Branch("12.1", "ended"),
+    535: Branch("12.2", "past"),
+    545: Branch("12.3", "past"),
+    550: Branch("12.4", "past"),
+    555: Branch("12.5", "past"),
+    560: Branch("12.6", "past"),
+    565: Branch("12.7", "past"),
+    570: Branch("12.8", "past"),
+    575: Branch("12.9", "past"),
+    580: Branch("13.0", "current"),
+    590: Branch("13.1", "past"),
+    595: Branch("13.2", "current"),
+    610: Branch("13.3", "past"),
+    615: Branch("13.4", "current"),
+    620: Branch("13.5", "current"),
+}
+
+# For GPUs that no newer branch knows (Maxwell, Pascal, Volta).
+LAST_FOR_OLD_GPUS = 580
+
+
 def release_named(name: str) -> Optional[str]:
-    """The release that a person means: ``v26.7.0``, ``26.7``, ``v25.x`` (newest that is known), "" (newest). None: unknown."""
+    """The release that is meant: ``v26.7.0``, ``26.7``, ``v25.x`` (the newest known), "" (newest). None: unknown."""
     plain = name.strip().lower()
     plain = plain[1:] if plain.startswith("v") else plain
     if not plain:
@@ -78,5 +232,11 @@ def release_named(name: str) -> Optional[str]:
 
 
 def version_parts(version: str) -> Tuple[int, ...]:
-    """Numbers of a version, for comparison: ``v25.10.1`` -> (25, 10, 1). Parts are compared as numbers, never as text."""
+    """Numbers of a version, for comparison as numbers, never as text: ``v25.10.1`` -> (25, 10, 1)."""
     return tuple(int(part) for part in re.findall(r"\d+", version))
+
+
+def branch_of(version: str) -> Optional[int]:
+    """Branch of a driver version (``595.91.07``, ``595``); None when the text is not such a version."""
+    found = re.match(r"^(\d{3})(\.\d+)*$", version)
+    return int(found.group(1)) if found else None

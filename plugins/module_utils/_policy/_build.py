@@ -11,7 +11,7 @@ from .._matrix import RELEASES
 from .._plan import ERROR, Finding
 from . import _model as m
 from ._read import Values
-from ._tree import get, put
+from ._tree import put
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
 CSV_KEY = "dcgm-metrics.csv"
@@ -21,14 +21,6 @@ def build(values: Values, release: str, extra_objects: Tuple[m.Json, ...] = ()) 
     """The policy, and findings about images that are named only in part."""
     made = _Builder(values, release)
     return made.policy(extra_objects), made.findings
-
-
-def reference(image: m.Image) -> str:
-    """The image as a container names it: ``repository/image:version``, a digest with ``@``, or ``image`` alone as it is."""
-    if not image.repository and not image.version:
-        return image.image
-    join = "@" if image.version.startswith("sha256:") else ":"
-    return f"{image.repository}/{image.image}{join}{image.version}"
 
 
 class _Builder:
@@ -54,11 +46,17 @@ class _Builder:
         return tuple({"name": item["name"], "value": item.get("value", "")} for item in self.values[path] or ())
 
     def image(self, component: str) -> m.Image:
+        """The image of a component (IMG-01): its own three keys, else the release's; named only in part is an error."""
         repository, image, version = (self.text(f"{component}.{part}") for part in ("repository", "image", "version"))
         if not (repository or image or version):
             repository, image, version = RELEASES[self.release].images.get(component, ("", "", ""))
+            if not image:
+                self._complain(component, f"has no image: that of release {self.release} is not known here.")
         elif (repository or version) and not (repository and image and version):
-            self._partly(component, repository, image, version)
+            parts = {"repository": repository, "image": image, "version": version}
+            there = " and ".join(f"{name} ({value})" for name, value in parts.items() if value)
+            missing = " and ".join(name for name, value in parts.items() if not value)
+            self._complain(component, f"names its image only in part: {there} without {missing}.")
         policy = self.text(f"{component}.imagePullPolicy")
         return m.Image(
             repository=repository,
@@ -68,32 +66,26 @@ class _Builder:
             pull_secrets=tuple(dict.fromkeys(self.texts(f"{component}.imagePullSecrets"))),
         )
 
-    def _partly(self, component: str, repository: str, image: str, version: str) -> None:
-        parts = {"repository": repository, "image": image, "version": version}
-        there = " and ".join(f"{name} ({value})" for name, value in parts.items() if value)
-        missing = " and ".join(name for name, value in parts.items() if not value)
-        self.findings.append(
-            Finding(
-                "policy.image",
-                ERROR,
-                f"names its image only in part: {there} without {missing}.",
-                path=component,
-                remedy="Give repository, image and version; or image alone with the whole name; or none of them for the release's own.",
-            )
-        )
+    def _complain(self, component: str, detail: str) -> None:
+        """An error where the image is needed; nothing where its component is off."""
+        if self.values.get(f"{component.split('.')[0]}.enabled", True):
+            remedy = "Give repository, image and version; or image alone, whole; or none of them for the release's."
+            self.findings.append(Finding("policy.image", ERROR, detail, path=component, remedy=remedy))
 
     def resources(self, component: str) -> Optional[m.Json]:
         return self.values[f"{component}.resources"]  # type: ignore[no-any-return]
 
-    def shared(self, name: str) -> Dict[str, Any]:
+    def common(self, name: str) -> Dict[str, Any]:
         return {
-            "enabled": self.flag(f"{name}.enabled"),
             "image": self.image(name),
             "resources": self.resources(name),
             "args": self.texts(f"{name}.args"),
             "env": self.env(f"{name}.env"),
             "host_network": self.flag(f"{name}.hostNetwork"),
         }
+
+    def shared(self, name: str) -> Dict[str, Any]:
+        return dict(self.common(name), enabled=self.flag(f"{name}.enabled"))
 
     def component(self, name: str) -> m.Component:
         return m.Component(**self.shared(name))
@@ -121,23 +113,13 @@ class _Builder:
         return {name: value for name, value in given.items() if value} or None
 
     def validator(self) -> m.Validator:
-        shared = self.shared_without_enabled("validator")
         return m.Validator(
+            **self.common("validator"),
             plugin_env=self.env("validator.plugin.env"),
             cuda_env=self.env("validator.cuda.env"),
             driver_env=self.env("validator.driver.env"),
             toolkit_env=self.env("validator.toolkit.env"),
-            **shared,
         )
-
-    def shared_without_enabled(self, name: str) -> Dict[str, Any]:
-        return {
-            "image": self.image(name),
-            "resources": self.resources(name),
-            "args": self.texts(f"{name}.args"),
-            "env": self.env(f"{name}.env"),
-            "host_network": self.flag(f"{name}.hostNetwork"),
-        }
 
     def upgrade_policy(self) -> m.UpgradePolicy:
         p = "driver.upgradePolicy"
@@ -219,9 +201,11 @@ class _Builder:
         for path, value in self.values.items():
             if path.startswith(prefix) and value is not None:
                 put(values, path[len(prefix) :], value)
-        if not get(values, "image.tag") or "tag" not in values["image"]:
+        if not self.values[prefix + "image.tag"]:
             put(values, "image.tag", RELEASES[self.release].nfd)
-        return m.Nfd(enabled=self.flag("nfd.enabled"), node_feature_rules=self.flag("nfd.nodefeaturerules"), values=values)
+        return m.Nfd(
+            enabled=self.flag("nfd.enabled"), node_feature_rules=self.flag("nfd.nodefeaturerules"), values=values
+        )
 
     def policy(self, extra_objects: Tuple[m.Json, ...]) -> m.Policy:
         return m.Policy(

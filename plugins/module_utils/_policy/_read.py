@@ -6,17 +6,18 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from .._matrix import RELEASES
 from .._plan import ERROR, INFO, WARNING, Finding
-from ._schema import CHART, DEAD, DEPRECATED, LATER, OLDER, RELEASE, TABLE, UNSET, Key
+from ._schema import CHART, DEAD, DEPRECATED, LATER, OLDER, RELEASE, TABLE, UNSET, USED, Key
 from ._tree import MISSING, get, merged, put, without_nulls
 from ._types import described, problems
 
 Values = Dict[str, Any]  # every key's value, by its path in Helm values ("" has none: keys that nothing reads)
 
 FORMS = ("values", "clusterpolicy")
+SUBCHART = "node-feature-discovery"
 
 
 class Schema:
@@ -55,36 +56,65 @@ def chart_defaults(release: str) -> Dict[str, Any]:
     return tree
 
 
-# -- what the user wrote ------------------------------------------------------------------------------------------------
+# -- what the user wrote ---------------------------------------------------------------------------------------------
 
 
-def check(tree: Mapping[str, Any], form: str, release: str) -> List[Finding]:
-    """Findings about each key that the user wrote."""
-    schema = SCHEMAS[form]
-    found = list(_walk(tree, schema.tree, "", schema, release))
-    return found + _unsupported_blocks(tree, schema, release)
+def check(tree: Mapping[str, Any], form: str, release: str) -> Tuple[List[Finding], Set[str]]:
+    """Findings about each key that the user wrote, and the keys whose values cannot be used."""
+    checker = _Checker(SCHEMAS[form], release)
+    checker.walk(tree, SCHEMAS[form].tree, "")
+    return checker.findings + _unsupported_blocks(tree, SCHEMAS[form], release), checker.bad
 
 
-def _walk(value: Mapping[str, Any], branch: Mapping[str, Any], where: str, schema: Schema, release: str) -> Iterator[Finding]:
-    for name, entry in value.items():
-        path = f"{where}.{name}" if where else name
-        node = branch.get(name)
-        if node is None:
-            yield _unknown(path, name, branch, schema)
-        elif isinstance(node, Key):
-            yield from _check_key(path, node, entry, schema.form, release)
-        elif isinstance(entry, Mapping):
-            yield from _walk(entry, node, path, schema, release)
-        elif entry is not None:
+class _Checker:
+    def __init__(self, schema: Schema, release: str) -> None:
+        self.schema = schema
+        self.release = release
+        self.findings: List[Finding] = []
+        self.bad: Set[str] = set()
+
+    def walk(self, value: Mapping[str, Any], branch: Mapping[str, Any], where: str) -> None:
+        for name, entry in value.items():
+            path = f"{where}.{name}" if where else name
+            node = branch.get(name)
+            if node is None:
+                self.findings.append(_unknown(path, name, branch, self.schema))
+            elif isinstance(node, Key):
+                self._key(path, node, entry)
+            elif isinstance(entry, Mapping):
+                self.walk(entry, node, path)
+            else:
+                self._not_a_block(path, node, entry)
+
+    def _not_a_block(self, path: str, node: Mapping[str, Any], entry: Any) -> None:
+        if entry is not None:
             allowed = f"a map of {', '.join(list(node)[:6])}{', ...' if len(node) > 6 else ''}"
-            yield Finding("policy.type", ERROR, f"is {described(entry)}, allowed is {allowed}.", path=path)
-        elif schema.form == "values":
-            yield Finding("policy.null-block", ERROR, "is null, which removes the whole block, and the chart cannot be rendered without it.",
-                          path=path, remedy="Leave the key out to keep its defaults, or write keys below it.")  # fmt: skip
+            self._refuse("policy.type", path, f"is {described(entry)}, allowed is {allowed}.")
+        elif self.schema.form == "values":
+            detail = "is null, which removes the whole block, and the chart cannot be rendered without it."
+            self._refuse(
+                "policy.null-block", path, detail, "Leave the key out to keep its defaults, or write keys below it."
+            )
+
+    def _refuse(self, id_: str, path: str, detail: str, remedy: str = "") -> None:
+        self.bad.add(path)
+        self.findings.append(Finding(id_, ERROR, detail, path=path, remedy=remedy))
+
+    def _key(self, path: str, key: Key, value: Any) -> None:
+        wrong = problems(key, value)
+        for problem in wrong:
+            id_ = "policy.value" if problem.where or key.allowed else "policy.type"
+            self.findings.append(Finding(id_, ERROR, problem.detail, path=path + problem.where, remedy=problem.remedy))
+        if wrong:
+            self.bad.add(path)
+        elif value is not None:
+            self.findings.extend(_status_findings(path, key, value, self.schema.form, self.release))
 
 
 def _unknown(path: str, name: str, branch: Mapping[str, Any], schema: Schema) -> Finding:
-    known = [key for key in branch if not (isinstance(branch[key], Key) and branch[key].status_in(schema.form) == OLDER)]
+    known = [
+        key for key in branch if not (isinstance(branch[key], Key) and branch[key].status_in(schema.form) == OLDER)
+    ]
     close = _close(name, known)
     if close:
         guess = path[: len(path) - len(name)] + close
@@ -93,7 +123,11 @@ def _unknown(path: str, name: str, branch: Mapping[str, Any], schema: Schema) ->
         elsewhere = [known_path for known_path in schema.keys if known_path.rsplit(".", 1)[-1].lower() == name.lower()]
         same_part = [known_path for known_path in elsewhere if known_path.split(".")[0] == path.split(".")[0]]
         best = (same_part or elsewhere)[:1] if len(same_part or elsewhere) <= 3 else []
-        remedy = f"Did you mean {best[0]}?" if best else f"Known here: {', '.join(sorted(known)[:12])}{', ...' if len(known) > 12 else ''}."
+        remedy = (
+            f"Did you mean {best[0]}?"
+            if best
+            else f"Known here: {', '.join(sorted(known)[:12])}{', ...' if len(known) > 12 else ''}."
+        )
     where = "Helm values of the GPU Operator have" if schema.form == "values" else "a ClusterPolicy has"
     return Finding("policy.unknown-key", ERROR, f"is unknown: {where} no such key.", path=path, remedy=remedy)
 
@@ -107,22 +141,17 @@ def _close(name: str, known: List[str]) -> Optional[str]:
     return plain[fits[0]] if fits else None
 
 
-def _check_key(path: str, key: Key, value: Any, form: str, release: str) -> Iterator[Finding]:
-    wrong = problems(key, value)
-    for problem in wrong:
-        id_ = "policy.value" if problem.where or key.allowed else "policy.type"
-        yield Finding(id_, ERROR, problem.detail, path=path + problem.where, remedy=problem.remedy)
-    if not wrong and value is not None:
-        yield from _status_finding(path, key, value, form, release)
-
-
-def _status_finding(path: str, key: Key, value: Any, form: str, release: str) -> Iterator[Finding]:
+def _status_findings(path: str, key: Key, value: Any, form: str, release: str) -> Iterator[Finding]:
     status = key.status_in(form)
     same = value == default_of(key, release)
     if status in (DEAD, OLDER):
         if not same and value not in ({}, [], ""):
-            what = "is a key of older charts and has no effect." if status == OLDER else "has no effect: nothing reads it."
-            yield Finding(f"policy.{'older-key' if status == OLDER else 'dead-key'}", WARNING, what, path=path, remedy=key.note)
+            what = (
+                "is a key of older charts and has no effect." if status == OLDER else "has no effect: nothing reads it."
+            )
+            yield Finding(
+                f"policy.{'older-key' if status == OLDER else 'dead-key'}", WARNING, what, path=path, remedy=key.note
+            )
     elif status == DEPRECATED:
         if value:
             yield Finding("policy.deprecated-key", WARNING, "is deprecated.", path=path, remedy=key.note)
@@ -130,7 +159,9 @@ def _status_finding(path: str, key: Key, value: Any, form: str, release: str) ->
         if not same:
             yield Finding("policy.chart-key", INFO, "has no effect here.", path=path, remedy=key.note)
     elif status == LATER and key.switch and value:
-        yield Finding("policy.not-supported", ERROR, f"is {described(value)}. {key.note}", path=path, remedy="Set it to false.")
+        yield Finding(
+            "policy.not-supported", ERROR, f"is {described(value)}. {key.note}", path=path, remedy="Set it to false."
+        )
 
 
 def _unsupported_blocks(tree: Mapping[str, Any], schema: Schema, release: str) -> List[Finding]:
@@ -152,29 +183,40 @@ def _unsupported_blocks(tree: Mapping[str, Any], schema: Schema, release: str) -
     return found
 
 
-# -- the value of every key ------------------------------------------------------------------------------------------------
+# -- the value of every key ------------------------------------------------------------------------------------------
 
 
-def resolve(tree: Mapping[str, Any], form: str, release: str) -> Values:
-    """The value of every key, by its path in Helm values: defaults merged, rendering rules of the chart and nil rules applied."""
+def resolve(tree: Mapping[str, Any], form: str, release: str, bad: AbstractSet[str] = frozenset()) -> Values:
+    """The value of every key, by its path in Helm values: defaults, rendering rules of the chart and nil rules applied.
+
+    Keys in ``bad`` (as the form writes them) and below are taken as not written.
+    """
     values: Values = {}
     for path, key in SCHEMAS[form].keys.items():
         written = get(tree, path)
+        if any(path == wrong or path.startswith(wrong + ".") for wrong in bad):
+            written = MISSING
         name = key.path or path
         if key.status_in(form) in (DEAD, OLDER, CHART):
-            values[name] = _nil(key)
+            values[name] = key.nil
         elif form == "values":
             values[name] = _rendered(key, written, release)
         else:
-            values[name] = _nil(key) if written is MISSING or written is None else without_nulls(written)
-    for key in TABLE:  # keys that this form does not have
-        if key.path and key.path not in values:
-            values[key.path] = _nil(key)
+            values[name] = key.nil if written is MISSING or written is None else without_nulls(written)
+    for key in TABLE:
+        if key.path and key.path not in values:  # this form does not have it
+            values[key.path] = _elsewhere(key, release)
     return values
 
 
-def _nil(key: Key) -> Any:
-    return key.nil
+def _elsewhere(key: Key, release: str) -> Any:
+    """Value of a key that a ClusterPolicy does not have: the chart's default, as the stack comes with its NFD."""
+    default = default_of(key, release)
+    return default if key.status == USED and default is not UNSET and _chart_itself(key.path) else key.nil
+
+
+def _chart_itself(path: str) -> bool:
+    return path.split(".")[0] in ("nfd", SUBCHART, "clusterPolicy")
 
 
 def _rendered(key: Key, written: Any, release: str) -> Any:
@@ -185,8 +227,8 @@ def _rendered(key: Key, written: Any, release: str) -> Any:
     else:
         value = None if written is None else merged({} if default is UNSET else default, written)
     value = without_nulls(value)
-    if value:
+    if value or key.path.startswith(SUBCHART + "."):
         return value
     if key.falsy is not UNSET:
         return key.falsy
-    return value if key.keep and value is not None else _nil(key)
+    return value if key.keep and value is not None else key.nil

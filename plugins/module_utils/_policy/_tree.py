@@ -36,7 +36,7 @@ def put(tree: Dict[str, Any], path: str, value: Any) -> None:
 
 
 def merged(under: Any, over: Any) -> Any:
-    """Helm's merge of one value over another: maps key by key, everything else is replaced. Nulls stay, to remove defaults later."""
+    """Helm's merge of a value over another: maps key by key, all else is replaced. Nulls stay: they remove defaults."""
     if isinstance(under, Mapping) and isinstance(over, Mapping):
         result = dict(under)
         for name, value in over.items():
@@ -97,8 +97,8 @@ class _Guard:
         for name, entry in value.items():
             if not isinstance(name, str):
                 shown = str(name)[:60]
-                self._add("policy.key-not-text", where, f"The key {shown} is not a text.",
-                          "Put it in quotes (YAML reads on, off, yes, no and numbers without quotes as other types).")  # fmt: skip
+                remedy = "Put it in quotes (YAML reads on, off, yes, no and numbers without quotes as other types)."
+                self._add("policy.key-not-text", where, f"The key {shown} is not a text.", remedy)
                 continue
             self._count(name)
             result[str(name)] = self._copy(entry, f"{where}.{name}" if where else name, depth + 1)
@@ -115,8 +115,17 @@ class _Guard:
         if isinstance(value, float) and math.isfinite(value):
             return float(value)
         kind = "not a finite number" if isinstance(value, float) else f"of type {type(value).__name__}"
-        remedy = "Put it in quotes (YAML reads dates without quotes as dates)." if type(value).__name__ in ("date", "datetime") else ""
-        self._add("policy.not-plain", where, f"The value is {kind}; a policy holds texts, numbers, true and false, lists and maps.", remedy)
+        remedy = (
+            "Put it in quotes (YAML reads dates without quotes as dates)."
+            if type(value).__name__ in ("date", "datetime")
+            else ""
+        )
+        self._add(
+            "policy.not-plain",
+            where,
+            f"The value is {kind}; a policy holds texts, numbers, true and false, lists and maps.",
+            remedy,
+        )
         return None
 
     def _count(self, text: str) -> None:

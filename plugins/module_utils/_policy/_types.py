@@ -124,7 +124,7 @@ def _quote(value: Any) -> str:
     return "Put it in quotes." if isinstance(value, (bool, int, float)) else ""
 
 
-def _matching(pattern: "re.Pattern[str]", search: bool = False) -> Check:
+def _matching(pattern: re.Pattern[str], search: bool = False) -> Check:
     def check(key: Key, value: Any) -> Iterator[Problem]:
         if not isinstance(value, str):
             yield _wrong(key, value, remedy=_quote(value))
@@ -136,15 +136,19 @@ def _matching(pattern: "re.Pattern[str]", search: bool = False) -> Check:
 
 def _version(key: Key, value: Any) -> Iterator[Problem]:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        yield _wrong(key, value, remedy="YAML reads a version without quotes as a number, so that 595.10 becomes 595.1. Put it in quotes.")
+        yield _wrong(
+            key,
+            value,
+            remedy="YAML reads a version without quotes as a number, so that 595.10 becomes 595.1. Put it in quotes.",
+        )
     else:
         yield from _matching(_VERSION)(key, value)
 
 
 def _path(key: Key, value: Any) -> Iterator[Problem]:
-    if not isinstance(value, str):
-        yield _wrong(key, value)
-    elif value and (not value.startswith("/") or ".." in value.split("/") or "\n" in value):
+    if not isinstance(value, str) or (
+        value and (not value.startswith("/") or ".." in value.split("/") or "\n" in value)
+    ):
         yield _wrong(key, value)
 
 
@@ -176,7 +180,9 @@ def _map_of(item: str, good: Callable[[Any], bool], label: bool = False) -> Chec
             return
         for name, entry in value.items():
             if label and not _LABEL_NAME.match(name):
-                yield Problem(f".{name}", "is not a name that Kubernetes accepts (prefix/name of letters, digits, '-', '_', '.').")
+                yield Problem(
+                    f".{name}", "is not a name that Kubernetes accepts (prefix/name of letters, digits, '-', '_', '.')."
+                )
             elif entry is not None and not good(entry):
                 yield _wrong(key, entry, f".{name}", item, _quote(entry))
 
@@ -206,7 +212,9 @@ def _is_map(value: Any) -> bool:
 def _env(key: Key, value: Any) -> Iterator[Problem]:
     """Values of environment variables may be secret: messages never show them."""
     if not isinstance(value, list):
-        yield _wrong(key, value, remedy="Write a list: - {name: NAME, value: \"value\"}." if isinstance(value, Mapping) else "")
+        yield _wrong(
+            key, value, remedy='Write a list: - {name: NAME, value: "value"}.' if isinstance(value, Mapping) else ""
+        )
         return
     first: Dict[str, int] = {}
     for index, item in enumerate(value):
@@ -240,7 +248,12 @@ def _kind(value: Any) -> str:
     """The kind of a value, not the value."""
     if value is None:
         return "missing"
-    names: Sequence[Tuple[Any, str]] = ((bool, "true or false"), ((int, float), "a number"), (str, "not a good name"), (Mapping, "a map"))
+    names: Sequence[Tuple[Any, str]] = (
+        (bool, "true or false"),
+        ((int, float), "a number"),
+        (str, "not a good name"),
+        (Mapping, "a map"),
+    )
     return next((name for kind, name in names if isinstance(value, kind)), "a list")
 
 
