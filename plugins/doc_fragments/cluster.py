@@ -17,13 +17,15 @@ options:
   kubeconfig:
     description:
       - Path of a kubeconfig file.
-      - Without it and without O(host), E(KUBECONFIG) is used, then C(~/.kube/config), then the service account of the pod that the module runs in.
+      - Without it and without O(host), E(KUBECONFIG) is used, then C(~/.kube/config), then the service account of the
+        pod that the module runs in.
     type: path
   context:
     description: Context of the kubeconfig to use. The file's current context by default.
     type: str
   host:
-    description: URL of the API server, such as V(https://192.0.2.10:6443). Use it with O(api_key) or O(client_cert) instead of a kubeconfig.
+    description: URL of the API server, such as V(https://192.0.2.10:6443). Use it with O(api_key) or O(client_cert)
+      instead of a kubeconfig.
     type: str
   api_key:
     description: Bearer token.
@@ -54,13 +56,15 @@ options:
 options:
   policy:
     description:
-      - What is wanted. The values of the GPU Operator's Helm chart, the C(spec) of a C(ClusterPolicy), or a whole C(ClusterPolicy) or C(GPUClusterPolicy) object, unchanged.
+      - What is wanted. The values of the GPU Operator's Helm chart, the C(spec) of a C(ClusterPolicy), or a whole
+        C(ClusterPolicy) or C(GPUClusterPolicy) object, unchanged.
       - Nothing given means the chart's defaults.
       - Merged over O(policy_files) when these are Helm values.
     type: dict
   policy_files:
     description:
-      - YAML files with the same content as O(policy), on the controller. Several files are merged as C(helm -f) does, the last one wins.
+      - YAML files with the same content as O(policy), on the controller. Several files are merged as C(helm -f) does,
+        the last one wins.
     type: list
     elements: path
   policy_documents:
@@ -68,7 +72,8 @@ options:
     type: list
     elements: dict
   set_values:
-    description: Single values in the form of C(helm --set), such as V(driver.enabled=false). They win over everything else.
+    description: Single values in the form of C(helm --set), such as V(driver.enabled=false). They win over everything
+      else.
     type: list
     elements: str
   release:
@@ -85,7 +90,8 @@ options:
     WAIT = r"""
 options:
   wait:
-    description: Whether to wait, stage by stage, until the operands are ready on the nodes, and to prove it on the nodes.
+    description: Whether to wait, stage by stage, until the operands are ready on the nodes, and to prove it on the
+      nodes.
     type: bool
     default: true
   stage_timeout:
@@ -99,7 +105,8 @@ options:
     type: int
     default: 7200
   progress_file:
-    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not set it.
+    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not
+      set it.
     type: path
 """
 
@@ -108,7 +115,8 @@ options:
   drift:
     description:
       - What to do with fields that somebody else added to objects which the collection made.
-      - V(correct) removes them, V(report) leaves them and returns a finding for each. Changed fields are always corrected.
+      - V(correct) removes them, V(report) leaves them and returns a finding for each. Changed fields are always
+        corrected.
     type: str
     choices: [correct, report]
     default: correct
@@ -118,10 +126,13 @@ options:
 options:
   node_groups:
     description:
-      - Settings for groups of nodes, a list of dictionaries with the keys C(name), C(selector), C(mig), C(device_plugin), C(taint) and C(labels).
-      - C(name) is the group's name. C(selector) chooses its nodes by labels, a dictionary of labels or a selector such as V(pool=training).
+      - Settings for groups of nodes, a list of dictionaries with the keys C(name), C(selector), C(mig),
+        C(device_plugin), C(taint) and C(labels).
+      - C(name) is the group's name. C(selector) chooses its nodes by labels, a dictionary of labels or a selector
+        such as V(pool=training).
       - C(mig) is the name of a MIG configuration, as the label C(nvidia.com/mig.config) takes it.
-      - C(device_plugin) is the name of a device plugin configuration, as the label C(nvidia.com/device-plugin.config) takes it.
+      - C(device_plugin) is the name of a device plugin configuration, as the label C(nvidia.com/device-plugin.config)
+        takes it.
       - C(taint) is V(true) for the taint C(nvidia.com/gpu:NoSchedule), or a dictionary with C(value) and C(effect).
       - C(labels) are further labels of the nodes.
       - A node in two groups whose settings contradict each other is refused.

@@ -11,14 +11,17 @@ short_description: Bring the whole GPU stack of a cluster to what a policy says
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
-  - Makes, changes and removes everything that a Kubernetes cluster needs to offer NVIDIA GPUs, from the values of the GPU Operator's Helm chart
+  - Makes, changes and removes everything that a Kubernetes cluster needs to offer NVIDIA GPUs, from the values of the
+    GPU Operator's Helm chart
     or from a C(ClusterPolicy). That is the namespace, Node Feature Discovery, runtime classes, node labels, driver, container toolkit, device plugin,
     feature discovery, DCGM exporter, MIG manager and validation.
-  - Reads and plans first. All problems of the input are reported at once, and nothing is written before the whole plan stands.
+  - Reads and plans first. All problems of the input are reported at once, and nothing is written before the whole
+    plan stands.
   - Waits stage by stage and proves the end state on the nodes, by their allocatable resources.
   - Writes nothing when nothing differs.
   - Refuses a cluster in which the GPU Operator's own controller runs.
-  - OpenShift, sandbox workloads (virtual machines) and Dynamic Resource Allocation are not supported yet. A policy that asks for them is refused.
+  - OpenShift, sandbox workloads (virtual machines) and Dynamic Resource Allocation are not supported yet. A policy
+    that asks for them is refused.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
   - gpufleet.nvidia.cluster.policy
@@ -27,7 +30,8 @@ extends_documentation_fragment:
   - gpufleet.nvidia.cluster.node_groups
 attributes:
   check_mode:
-    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by admission show in the plan.
+    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by
+      admission show in the plan.
     support: full
   diff_mode:
     description: Shows what differs of each object.
@@ -36,7 +40,8 @@ options:
   state:
     description:
       - V(present) makes the stack what the policy says.
-      - V(absent) removes all that the collection made and gives back the labels, annotations and taints of nodes that it changed.
+      - V(absent) removes all that the collection made and gives back the labels, annotations and taints of nodes that
+        it changed.
     type: str
     choices: [present, absent]
     default: present
@@ -210,7 +215,8 @@ found:
           returned: always
           type: str
         mig:
-          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the
+            GPUs have no MIG.
           returned: always
           type: str
         allocatable:
@@ -256,7 +262,8 @@ found:
           returned: always
           type: int
 verified:
-  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check mode.
+  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check
+    mode.
   returned: always
   type: list
   elements: dict
@@ -287,7 +294,14 @@ remaining:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import CONNECTION, DRIFT, NODE_GROUPS, POLICY, WAIT, spec
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import (
+    CONNECTION,
+    DRIFT,
+    NODE_GROUPS,
+    POLICY,
+    WAIT,
+    spec,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import cluster_policy
 

@@ -11,9 +11,11 @@ short_description: Manage NVIDIA's DCGM exporter alone, in a cluster or on a hos
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
-  - With O(platform=kubernetes), makes the exporter's DaemonSet, Service and ServiceMonitor (and the standalone DCGM where the policy wants it) what the policy says,
+  - With O(platform=kubernetes), makes the exporter's DaemonSet, Service and ServiceMonitor (and the standalone DCGM
+    where the policy wants it) what the policy says,
     and touches nothing else of the stack.
-  - With O(platform=systemd), DCGM and the exporter are services of the host. This answers that it is not there yet; the options stand.
+  - With O(platform=systemd), DCGM and the exporter are services of the host. This answers that it is not there yet;
+    the options stand.
   - Options of one platform are ignored on the other, so that connection defaults of an action group do no harm.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
@@ -22,7 +24,8 @@ extends_documentation_fragment:
   - gpufleet.nvidia.cluster.drift
 attributes:
   check_mode:
-    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by admission show in the plan.
+    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by
+      admission show in the plan.
     support: full
   diff_mode:
     description: Shows what differs of each object.
@@ -41,7 +44,8 @@ options:
   metrics:
     description:
       - Metrics to export, in the exporter's CSV form (field, Prometheus type, help), one a line.
-      - In a cluster they go into the ConfigMap that the policy names in C(dcgmExporter.config.name), C(metrics-config) by default; on a host into a file.
+      - In a cluster they go into the ConfigMap that the policy names in C(dcgmExporter.config.name),
+        C(metrics-config) by default; on a host into a file.
       - The exporter's own set by default.
     type: str
   port:
@@ -53,12 +57,14 @@ options:
     type: str
     default: 127.0.0.1
   hostengine:
-    description: On a host, whether DCGM runs as a service of its own (V(standalone)) or inside the exporter (V(embedded)).
+    description: On a host, whether DCGM runs as a service of its own (V(standalone)) or inside the exporter
+      (V(embedded)).
     type: str
     choices: [standalone, embedded]
     default: standalone
   service_monitor:
-    description: Whether a ServiceMonitor is made in a cluster whose CRD is there. The policy's C(dcgmExporter.serviceMonitor.enabled) by default.
+    description: Whether a ServiceMonitor is made in a cluster whose CRD is there. The policy's
+      C(dcgmExporter.serviceMonitor.enabled) by default.
     type: bool
 seealso:
   - module: gpufleet.nvidia.cluster_policy
@@ -213,7 +219,8 @@ found:
           returned: always
           type: str
         mig:
-          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the
+            GPUs have no MIG.
           returned: always
           type: str
         allocatable:
@@ -259,7 +266,8 @@ found:
           returned: always
           type: int
 verified:
-  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check mode.
+  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check
+    mode.
   returned: always
   type: list
   elements: dict

@@ -11,10 +11,13 @@ short_description: Manage the NVIDIA device plugin of a cluster alone
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
-  - Makes the device plugin, its MPS daemon and its named configurations what the policy says, and touches nothing else of the stack.
-  - Named configurations are those of the device plugin (version v1, with C(flags), C(resources) and C(sharing)). A node chooses one with the label
+  - Makes the device plugin, its MPS daemon and its named configurations what the policy says, and touches nothing
+    else of the stack.
+  - Named configurations are those of the device plugin (version v1, with C(flags), C(resources) and C(sharing)). A
+    node chooses one with the label
     C(nvidia.com/device-plugin.config), which O(node_groups) sets.
-  - The driver and the container toolkit must be there already, from M(gpufleet.nvidia.cluster_policy) or in the nodes' image.
+  - The driver and the container toolkit must be there already, from M(gpufleet.nvidia.cluster_policy) or in the
+    nodes' image.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
   - gpufleet.nvidia.cluster.policy
@@ -23,7 +26,8 @@ extends_documentation_fragment:
   - gpufleet.nvidia.cluster.node_groups
 attributes:
   check_mode:
-    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by admission show in the plan.
+    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by
+      admission show in the plan.
     support: full
   diff_mode:
     description: Shows what differs of each object.
@@ -36,11 +40,13 @@ options:
     default: present
   configs:
     description:
-      - Named configurations of the plugin, by name. They go into the ConfigMap that the policy names in C(devicePlugin.config.name), C(device-plugin-configs) by default.
+      - Named configurations of the plugin, by name. They go into the ConfigMap that the policy names in
+        C(devicePlugin.config.name), C(device-plugin-configs) by default.
       - Merged over C(devicePlugin.config.data) of the policy.
     type: dict
   default_config:
-    description: Name of the configuration for nodes that choose none. The policy's C(devicePlugin.config.default) by default.
+    description: Name of the configuration for nodes that choose none. The policy's C(devicePlugin.config.default) by
+      default.
     type: str
 seealso:
   - module: gpufleet.nvidia.cluster_policy
@@ -207,7 +213,8 @@ found:
           returned: always
           type: str
         mig:
-          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the
+            GPUs have no MIG.
           returned: always
           type: str
         allocatable:
@@ -253,7 +260,8 @@ found:
           returned: always
           type: int
 verified:
-  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check mode.
+  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check
+    mode.
   returned: always
   type: list
   elements: dict
@@ -284,7 +292,14 @@ remaining:
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import CONNECTION, DRIFT, NODE_GROUPS, POLICY, WAIT, spec
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import (
+    CONNECTION,
+    DRIFT,
+    NODE_GROUPS,
+    POLICY,
+    WAIT,
+    spec,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._parts import device_plugin
 

@@ -11,7 +11,8 @@ short_description: Tell how far each GPU node of a cluster has come, and what fa
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
-  - Reads nodes, pods and events, and tells of each GPU node which stage it has reached, the first thing that failed and why, and what it offers beside what its hardware has.
+  - Reads nodes, pods and events, and tells of each GPU node which stage it has reached, the first thing that failed
+    and why, and what it offers beside what its hardware has.
   - Changes nothing. Works as well for a cluster that the GPU Operator runs.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
@@ -134,7 +135,8 @@ found:
           returned: always
           type: str
         mig:
-          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the GPUs have no MIG.
+          description: Name of the MIG configuration and its state, such as V(all-1g.10gb (success)). Empty where the
+            GPUs have no MIG.
           returned: always
           type: str
         allocatable:

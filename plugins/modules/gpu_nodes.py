@@ -11,9 +11,11 @@ short_description: Label, taint and partition GPU nodes by groups
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
-  - Gives the nodes of each group their labels, their taint, their MIG configuration and their device plugin configuration, and nothing else.
+  - Gives the nodes of each group their labels, their taint, their MIG configuration and their device plugin
+    configuration, and nothing else.
   - What a node had before is remembered on the node, and O(state=absent) gives it back.
-  - Never writes C(nvidia.com/mig.config) on a node where a user's pod holds a GPU, since the MIG manager would fail half-way. Such a node is refused before anything is
+  - Never writes C(nvidia.com/mig.config) on a node where a user's pod holds a GPU, since the MIG manager would fail
+    half-way. Such a node is refused before anything is
     written, or waited for with O(mig_busy=wait).
   - Follows the MIG manager's state label until each node has succeeded or failed.
 extends_documentation_fragment:
@@ -42,7 +44,8 @@ options:
     choices: [refuse, wait]
     default: refuse
   mig_busy_timeout:
-    description: Seconds to wait with O(mig_busy=wait) until the GPUs are free. Nothing is written on a node that is still busy then.
+    description: Seconds to wait with O(mig_busy=wait) until the GPUs are free. Nothing is written on a node that is
+      still busy then.
     type: int
     default: 600
   wait:
@@ -54,7 +57,8 @@ options:
     type: int
     default: 1800
   progress_file:
-    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not set it.
+    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not
+      set it.
     type: path
 seealso:
   - module: gpufleet.nvidia.cluster_policy
@@ -170,7 +174,8 @@ found:
           returned: always
           type: int
 verified:
-  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check mode.
+  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check
+    mode.
   returned: always
   type: list
   elements: dict

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What the action plugins of the cluster modules share: files are read here, and progress is shown while a module works."""
+"""What action plugins of cluster modules share: files are read here, and progress is shown while a module works."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class _Progress:
         self._thread.start()
         return self
 
-    def __exit__(self, *args: Any) -> None:
+    def __exit__(self, *args: object) -> None:
         self._over.set()
         self._thread.join(timeout=5)
         os.unlink(self.path)

@@ -39,8 +39,8 @@ def run_module(module: Module, run: Run) -> None:
         _warn(module, failure.result.findings)
         module.fail_json(**failure.as_dict(), **_diff(module, failure.result.plan))
     except MissingPackage as error:
-        failure = Failure(f"{error}. Install it for the interpreter that runs this module.")
-        module.fail_json(**failure.as_dict(), exception=error.traceback)
+        missing = Failure(f"{error}. Install it for the interpreter that runs this module.")
+        module.fail_json(**missing.as_dict(), exception=error.traceback)
     except KubeError as error:
         module.fail_json(**Failure(f"{error}.").as_dict())
     _warn(module, result.findings)

@@ -108,7 +108,9 @@ def named_objects(policy: Policy) -> List[Tuple[str, str]]:
     return sorted(set(found))
 
 
-def read_named(connection: Connection, policy: Policy, namespace: str) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
+def read_named(
+    connection: Connection, policy: Policy, namespace: str
+) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
     """Keys, and hashes of the content, of the objects that the policy names, by ``ConfigMap/name``. Contents are not kept."""
     keys: Dict[str, Tuple[str, ...]] = {}
     hashes: Dict[str, str] = {}

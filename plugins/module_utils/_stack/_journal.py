@@ -6,12 +6,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Iterable, List, Sequence
+from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from .._kube._apply import Step, execute
-from .._kube._connection import MERGE_PATCH, ApiError, KubeError
-from .._kube._resources import Ref, path
-from .._nodes._change import LabelChange
+from .._kube._connection import KubeError
+from .._kube._resources import Ref
 from .._plan import Action, Check, Failure, Finding, Result
 from ._request import Request
 
@@ -25,7 +24,7 @@ class Journal:
     planned: List[Action] = field(default_factory=list)
     done: List[str] = field(default_factory=list)
     verified: List[Check] = field(default_factory=list)
-    found: dict = field(default_factory=dict)
+    found: Dict[str, Any] = field(default_factory=dict)
 
     def expect(self, actions: Iterable[Action]) -> None:
         """Add actions to the plan that is returned; one that stands there already is not added again."""
@@ -48,7 +47,11 @@ class Journal:
 
     def failure(self, msg: str) -> Failure:
         """The failure of this run at this point."""
-        done = f" {len(self.done)} of {len(self.planned)} changes were made" if self.planned else " Nothing was to be changed"
+        done = (
+            f" {len(self.done)} of {len(self.planned)} changes were made"
+            if self.planned
+            else " Nothing was to be changed"
+        )
         rest = "; run again when it is mended, and it goes on from there." if self.remaining else "."
         return Failure(f"{msg.rstrip('.')}.{done}{rest}", self.result(), self.done, self.remaining)
 
@@ -58,42 +61,21 @@ class Journal:
         for number, step in enumerate(steps, 1):
             if number == 1 or number % 20 == 0:
                 self.request.progress(f"{what}: {step.verb} {step.ref} ({number}/{len(steps)})")
-            try:
-                self.add_findings(execute(self.request.connection, step, self.request.deadline))
-            except KubeError as error:
-                raise self.failure(f"{what}: {step.verb} of {step.ref} failed: {error}") from error
-            self.done.append(step.id)
+            self.carry_out(
+                [step.action()], lambda step=step: self._execute(step), f"{what}: {step.verb} of {step.ref} failed"
+            )  # type: ignore[misc]
 
-    def run_changes(self, changes: Sequence[LabelChange]) -> None:
-        """Write labels, annotations and taints of nodes, one patch a node, and only where they differ."""
-        for change in changes:
-            self.expect(change.actions())
-            try:
-                patch_node(self.request, change)
-            except KubeError as error:
-                raise self.failure(f"node {change.node}: its labels cannot be written: {error}") from error
-            self.done += [action.id for action in change.actions()]
+    def _execute(self, step: Step) -> None:
+        self.add_findings(execute(self.request.connection, step, self.request.deadline))
 
-
-def patch_node(request: Request, change: LabelChange) -> None:
-    """One merge patch of a node; a node that is gone meanwhile is fine."""
-    patch = change.patch()
-    if change.taints is not None and change.resource_version:
-        # The list of taints is replaced as a whole: only where nobody changed the node since it was read.
-        patch.setdefault("metadata", {})["resourceVersion"] = change.resource_version
-    try:
-        request.connection.request(
-            "PATCH",
-            path("Node", name=change.node),
-            query={"fieldManager": "gpufleet"},
-            body=patch,
-            content_type=MERGE_PATCH,
-            deadline=request.deadline,
-            idempotent=change.taints is None,
-        )
-    except ApiError as error:
-        if error.status != 404:
-            raise
+    def carry_out(self, actions: Sequence[Action], act: Callable[[], object], what: str) -> None:
+        """Carry out what ``actions`` describe by ``act``; ``what`` begins the message when it fails."""
+        self.expect(actions)
+        try:
+            act()
+        except KubeError as error:
+            raise self.failure(f"{what}: {error}") from error
+        self.done += [action.id for action in actions]
 
 
 def only(steps: Iterable[Step], refs: Iterable[Ref]) -> List[Step]:

@@ -17,7 +17,7 @@ OPERATOR_LEASE = "53822513.nvidia.com"
 
 
 def operator_findings(connection: Connection) -> List[Finding]:
-    """An error for each controller of the GPU Operator that runs, seen by its Deployment or by a lease that it holds."""
+    """An error for each controller of the GPU Operator that runs, by its Deployment or by a lease that it holds."""
     where = [
         f"Deployment {d['metadata']['namespace']}/{d['metadata']['name']}"
         for d in list_objects(connection, "Deployment", label_selector="app=gpu-operator").items

@@ -10,12 +10,12 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
-from .._nodes._change import LabelChange
 from .._operands import OPERANDS
 from .._operands._types import Operand
 from .._plan import ERROR, Failure, Finding, Result
 from .._policy._model import Policy
 from ._journal import Journal
+from ._nodes import NodeChange, NodePlanner
 from ._request import Progress, Request, read_policy
 from ._stack import StackRun
 
@@ -33,8 +33,8 @@ def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress) ->
     """Entry of the module of this name."""
     if params["platform"] == "systemd":
         raise Failure(
-            "platform: systemd is not there yet: this release manages the DCGM exporter of clusters only (platform: kubernetes). "
-            "Nothing has been changed."
+            "platform: systemd is not there yet: this release manages the DCGM exporter of clusters only "
+            "(platform: kubernetes). Nothing has been changed."
         )
     parts = ("state-dcgm", "state-dcgm-exporter")
     return _run(params, check, progress, _exporter_values(params), parts, ("nvidia-dcgm",))
@@ -99,6 +99,9 @@ class PartRun(StackRun):
         self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
     ) -> None:
         super().__init__(journal, policy)
+        self.planner = (
+            NodePlanner(self.request, None, self.planner.groups) if self.planner.groups else _NoNodes(self.request)
+        )
         self.parts = [operand for operand in OPERANDS if operand.name in parts]
         self.prefixes = prefixes
         self.absent = absent
@@ -120,9 +123,6 @@ class PartRun(StackRun):
 
     def _nfd_stages(self) -> List[Any]:
         return []
-
-    def _relabel_plan(self) -> List[LabelChange]:
-        return self._group_changes()
 
     def _keeps(self, step: Step, made: Plan) -> bool:
         if step.verb == DELETE and not self._is_part(step):
@@ -150,3 +150,13 @@ class PartRun(StackRun):
                 remedy="Run gpufleet.nvidia.cluster_policy first, or make the RuntimeClass.",
             )
             self.journal.add_findings([finding])
+
+
+class _NoNodes(NodePlanner):
+    """No groups were given: nodes are not this run's business."""
+
+    def __init__(self, request: Request) -> None:
+        super().__init__(request, None, ())
+
+    def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
+        return [], []

@@ -48,7 +48,9 @@ class Request:
         )
 
 
-def read_policy(params: Mapping[str, Any], findings: List[Finding], extra: Optional[Mapping[str, Any]] = None) -> Policy:
+def read_policy(
+    params: Mapping[str, Any], findings: List[Finding], extra: Optional[Mapping[str, Any]] = None
+) -> Policy:
     """The policy of a module's parameters: files, then ``policy``, then ``extra``, then ``set_values``.
 
     Findings are added to ``findings``; raises Failure with every problem when there is an error among them.
@@ -59,7 +61,9 @@ def read_policy(params: Mapping[str, Any], findings: List[Finding], extra: Optio
     findings += problems
     policy: Optional[Policy] = None
     if not errors(problems):
-        policy, problems = load(merged, set_strings=_strings(params.get("set_values")), release=params.get("release") or "")
+        policy, problems = load(
+            merged, set_strings=_strings(params.get("set_values")), release=params.get("release") or ""
+        )
         findings += problems
     if policy is None or errors(findings):
         raise Failure(refusal(findings), Result(findings=list(findings)))

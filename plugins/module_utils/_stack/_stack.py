@@ -11,18 +11,19 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, plan, rehearse, wait_gone
 from .._kube._lists import list_objects
-from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, Ref, path, ref
-from .._nodes._change import LabelChange
-from .._nodes._labels import has_features, has_gpu, plan_labels, plan_removal
-from .._operands import build_by_operand, problems
-from .._operands import _nfd
+from .._kube._nodes_patch import patch_node
+from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, path, ref
+from .._nodes._labels import has_features, has_gpu
+from .._nodes._removal import plan_removal
+from .._operands import _nfd, build_by_operand, problems
 from .._operands._namespace import namespace as namespace_object
 from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import Check, Failure, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
-from ._facts import DRIVER_DAEMONSET, driver_os, node_facts, read_named, read_nodes, with_nodes
+from ._facts import DRIVER_DAEMONSET, driver_os, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
+from ._nodes import NodeChange, NodePlanner, read_groups
 from ._others import foreign_nfd, operator_findings
 from ._request import Progress, Request, read_policy
 from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
@@ -45,7 +46,9 @@ KINDS = (
     "DaemonSet",
 )
 OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
-EXTRA_KINDS = "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
+EXTRA_KINDS = (
+    "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
+)
 RELABELS = 3  # labels depend on labels that operands write: two rounds settle, the third proves it
 
 
@@ -71,8 +74,12 @@ class StackRun:
         self.built: List[Tuple[Operand, List[Object]]] = []
         self.facts = ClusterFacts(namespace=self.request.namespace)
         self.live_namespace: Optional[Object] = None
+        groups, problems_of_groups = read_groups(self.request)
+        journal.add_findings(problems_of_groups)
+        self.planner = NodePlanner(self.request, policy, groups)
 
     def run(self) -> Result:
+        self._refuse()
         self.request.progress("reading the cluster")
         self._read()
         first = self._plan()
@@ -180,8 +187,8 @@ class StackRun:
     def _keeps(self, step: Step, made: Plan) -> bool:
         """DaemonSets that only seem to be no longer wanted.
 
-        While no GPU node is seen (NFD restarts, a group is scaled to zero) nothing is taken away from pods. A driver DaemonSet of
-        an operating system or kernel goes when no node needs it any more.
+        While no GPU node is seen (NFD restarts, a group is scaled to zero) nothing is taken away from pods. A driver
+        DaemonSet of an operating system or kernel goes when no node needs it any more.
         """
         if step.ref.kind != "DaemonSet":
             return False
@@ -201,20 +208,21 @@ class StackRun:
         built = build_by_operand(self.policy, facts)
         return {str(o["metadata"]["name"]) for _operand, objects in built for o in objects if o["kind"] == "DaemonSet"}
 
-    def _relabel_plan(self) -> List[LabelChange]:
-        changes = [plan_labels(self.policy, node_facts(node)) for node in self.nodes]
-        for change in changes:
-            self.journal.add_findings(change.findings)
-        return [change for change in changes if change]
+    def _relabel_plan(self) -> List[NodeChange]:
+        changes, findings = self.planner.plan(self.nodes)
+        self.journal.add_findings(findings)
+        return changes
 
     def _refuse(self) -> None:
         """Nothing is written while there is an error among the findings."""
         if errors(self.journal.findings):
-            raise Failure(refusal(self.journal.findings), self.journal.result(), self.journal.done, self.journal.remaining)
+            raise Failure(
+                refusal(self.journal.findings), self.journal.result(), self.journal.done, self.journal.remaining
+            )
 
     # -- acting ------------------------------------------------------------------------------------------------------
 
-    def _apply(self, first: Plan, relabel: List[LabelChange]) -> Plan:
+    def _apply(self, first: Plan, relabel: List[NodeChange]) -> Plan:
         """Base, labels, then the rest, planned anew where the base brought labels that the rest depends on."""
         base = {ref(obj) for obj in self._base()}
         now = only(first.steps, base)
@@ -228,7 +236,7 @@ class StackRun:
         if moved:
             self.nodes = read_nodes(self.connection)
             relabel = self._relabel_plan()
-        self.journal.run_changes(relabel)
+        self.planner.write(self.journal, relabel)
         if relabel:
             self.nodes = read_nodes(self.connection)
         last = self._plan() if moved or relabel else first
@@ -252,7 +260,9 @@ class StackRun:
         self.nodes, gaps = wait_for_nodes(self.journal, read_nodes(self.connection), missing, "NFD")
         if gaps:
             name, text = sorted(gaps.items())[0]
-            raise self.journal.failure(f"stage NFD: {len(gaps)} nodes have no labels of NFD, the first is {name}: {text}")
+            raise self.journal.failure(
+                f"stage NFD: {len(gaps)} nodes have no labels of NFD, the first is {name}: {text}"
+            )
 
     # -- waiting and proving -----------------------------------------------------------------------------------------
 
@@ -268,7 +278,7 @@ class StackRun:
                 wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
                 self.nodes = read_nodes(self.connection)
             relabel = self._relabel_plan()
-            self.journal.run_changes(relabel)
+            self.planner.write(self.journal, relabel)
             if not relabel:
                 break
             self.nodes = read_nodes(self.connection)
@@ -277,7 +287,9 @@ class StackRun:
         return last
 
     def _replace_stuck_drivers(self, last: Plan) -> None:
-        drivers = [o for which, o in last.live.items() if which.kind == "DaemonSet" and which.name.startswith(DRIVER_DAEMONSET)]
+        drivers = [
+            o for which, o in last.live.items() if which.kind == "DaemonSet" and which.name.startswith(DRIVER_DAEMONSET)
+        ]
         count = replace_stuck_drivers(self.journal, drivers)
         if count:
             self.request.progress(f"driver: {count} pods that never became ready are replaced")
@@ -298,10 +310,14 @@ class StackRun:
             name = str(node["metadata"]["name"])
             if name in names:
                 offers = ", ".join(f"{count} {what}" for what, count in sorted(gpu_resources(node).items()))
-                self.journal.verified.append(Check(f"allocatable {name}", name not in gaps, offers or gaps.get(name, "")))
+                self.journal.verified.append(
+                    Check(f"allocatable {name}", name not in gaps, offers or gaps.get(name, ""))
+                )
         if gaps:
             shown = ", ".join(sorted(gaps)[:10])
-            raise self.journal.failure(f"device plugin: its pods are ready, but {len(gaps)} nodes offer no GPU: {shown}")
+            raise self.journal.failure(
+                f"device plugin: its pods are ready, but {len(gaps)} nodes offer no GPU: {shown}"
+            )
 
     def _report(self, last: Plan) -> None:
         self.journal.found.update(
@@ -331,25 +347,36 @@ class _Removal:
         self.journal.expect(step.action() for step in made.steps)
         for change in changes:
             self.journal.expect(change.actions())
-            self.journal.add_findings(change.findings)
-        self.journal.found.update(
-            namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[]
-        )
+        self.journal.found.update(namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[])
         if self.request.check:
             return self.journal.result()
         workloads = [step for step in made.steps if step.ref.kind in ("DaemonSet", "Deployment")]
         self.journal.run_steps(workloads, "removal")
         self._wait_gone(workloads)
         # Only now: while operands run they would write their labels again.
-        self.journal.run_changes(self._changes(nfd_ours))
+        for change in self._changes(nfd_ours):
+            self._give_back(change, nfd_ours)
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
         self._wait_gone(rest)
         return self.journal.result()
 
-    def _changes(self, nfd_ours: bool) -> List[LabelChange]:
-        planned = [plan_removal(node_facts(node), nfd_ours) for node in read_nodes(self.connection)]
-        return [change for change in planned if change]
+    def _changes(self, nfd_ours: bool) -> List[NodeChange]:
+        changes = [_removal_of(node, nfd_ours) for node in read_nodes(self.connection)]
+        for change in changes:
+            self.journal.add_findings(change.findings)
+        return [change for change in changes if change]
+
+    def _give_back(self, change: NodeChange, nfd_ours: bool) -> None:
+        def act() -> None:
+            patch_node(
+                self.connection,
+                change.node,
+                lambda live: _removal_of(slim_node(dict(live)), nfd_ours).patch(),
+                self.request.deadline,
+            )
+
+        self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
 
     def _wait_gone(self, steps: Sequence[Step]) -> None:
         if not self.request.wait:
@@ -362,10 +389,16 @@ class _Removal:
 _OURS = f"{MANAGED_BY}={MANAGER}"
 
 
+def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:
+    return NodeChange(node, (plan_removal(node_facts(node), node["spec"].get("taints") or [], nfd_ours),))
+
+
 def gpu_resources(node: Mapping[str, Any]) -> Dict[str, int]:
     """GPU resources that a node offers: whole or shared GPUs and MIG devices, without those of count 0."""
     offers = node["status"].get("allocatable") or {}
-    found = {name: int(count) for name, count in offers.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))}
+    found = {
+        name: int(count) for name, count in offers.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
+    }
     return {name: count for name, count in found.items() if count > 0}
 
 

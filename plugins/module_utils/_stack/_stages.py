@@ -68,8 +68,8 @@ def all_ready(stages: Sequence[Stage], live: Mapping[Ref, Object]) -> bool:
 def wait_for(journal: Journal, stages: Sequence[Stage], driver_off: bool = False) -> None:
     """Wait until all stages are ready. Raises Failure that names stage, node, container and cause.
 
-    A stage may take ``stage_timeout`` without any progress: each node that becomes ready starts that time anew, so that a
-    large cluster needs no other setting than a small one.
+    A stage may take ``stage_timeout`` without any progress: each node that becomes ready starts that time anew, so that
+    a large cluster needs no other setting than a small one.
     """
     request = journal.request
     checks = [Check(stage.operand.title, which) for stage in stages for which in stage.workloads]
@@ -93,8 +93,9 @@ def _sentence(journal: Journal, outcome: Outcome, driver_off: bool) -> str:
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             return (
-                f"no driver on {shown}: the policy has driver.enabled false, and the validation finds no driver on the host. "
-                f"Install one there, set driver.enabled to true, or keep the stack off these nodes with the label nvidia.com/gpu.deploy.operands=false. {text}"
+                f"no driver on {shown}: the policy has driver.enabled false, and the validation finds none on the host. "
+                "Install one there, set driver.enabled to true, or keep the stack off these nodes with the label "
+                f"nvidia.com/gpu.deploy.operands=false. {text}"
             )
     return text
 
@@ -131,13 +132,17 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
                 try:
                     connection.request("DELETE", path("Pod", namespace, name), deadline=journal.request.deadline)
                 except KubeError as error:
-                    raise journal.failure(f"driver: pod {name}, which never became ready, cannot be replaced: {error}") from error
+                    raise journal.failure(
+                        f"driver: pod {name}, which never became ready, cannot be replaced: {error}"
+                    ) from error
                 deleted += 1
     return deleted
 
 
 def _newest_revision(journal: Journal, namespace: str, app: str, uid: str) -> str:
-    revisions = list_objects(journal.request.connection, "ControllerRevision", namespace, label_selector=f"app={app}").items
+    revisions = list_objects(
+        journal.request.connection, "ControllerRevision", namespace, label_selector=f"app={app}"
+    ).items
     own = [r for r in revisions if any(str(o.get("uid")) == uid for o in r["metadata"].get("ownerReferences") or [])]
     if not own:
         return ""

@@ -20,7 +20,7 @@ WIDEST = 48
 
 
 def node_table(nodes: Sequence[Mapping[str, Any]], most: int = 60) -> List[str]:
-    """Lines of a table of nodes. Of a long list, those that are not ready come first, and what is left out is counted."""
+    """Lines of a table of nodes. Of a long list those that are not ready come first, and the rest is counted."""
     shown = sorted(nodes, key=lambda node: (bool(node["ready"]), str(node["name"])))[:most]
     if len(nodes) <= most:
         shown = list(nodes)

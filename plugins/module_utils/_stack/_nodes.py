@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes on nodes, by the policy and by their groups, and the writing of it: one patch a node."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .._kube._lists import list_objects
+from .._kube._nodes_patch import patch_node
+from .._kube._resources import Object
+from .._nodes._change import LabelChange
+from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
+from .._nodes._labels import has_gpu, plan_labels
+from .._nodes._mig_guard import busy_pods, touches_mig
+from .._operands._types import NodeFacts
+from .._plan import Action, Finding
+from .._policy._model import Policy
+from ._facts import node_facts, slim_node
+from ._journal import Journal
+from ._request import Request
+
+Busy = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True)
+class NodeChange:
+    """All that changes on one node. ``parts`` follow each other: each was planned on what the one before leaves."""
+
+    node: Object
+    parts: Tuple[LabelChange, ...]
+
+    def __bool__(self) -> bool:
+        return any(self.parts)
+
+    @property
+    def name(self) -> str:
+        return str(self.node["metadata"]["name"])
+
+    @property
+    def findings(self) -> List[Finding]:
+        return [finding for part in self.parts for finding in part.findings]
+
+    @property
+    def touches_mig(self) -> bool:
+        """Whether the MIG manager will start."""
+        return any(touches_mig(part) for part in self.parts)
+
+    def actions(self) -> List[Action]:
+        """Actions of all parts; where two parts set a key, the later one counts."""
+        return list({action.id: action for part in self.parts for action in part.actions()}.values())
+
+    def patch(self) -> Dict[str, Any]:
+        """One merge patch. Taints are a list that is replaced at once, so the patch then names the node's version."""
+        meta: Dict[str, Any] = {}
+        body: Dict[str, Any] = {}
+        for part in self.parts:
+            piece = part.patch()
+            for key, values in (piece.get("metadata") or {}).items():
+                meta.setdefault(key, {}).update(values)
+            if "spec" in piece:
+                body["spec"] = piece["spec"]
+        if meta:
+            body["metadata"] = meta
+        if "spec" in body:
+            body.setdefault("metadata", {})["resourceVersion"] = self.node["metadata"]["resourceVersion"]
+        return body
+
+
+class NodePlanner:
+    """Plans nodes by a policy (None: by groups alone) and by groups."""
+
+    def __init__(self, request: Request, policy: Optional[Policy], groups: Sequence[NodeGroup]) -> None:
+        self.request = request
+        self.policy = policy
+        self.groups = groups
+        self.busy: Busy = {}
+
+    def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
+        """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
+        wanted, findings = self._assign(nodes)
+        self.busy = {}
+        changes = self._changes(nodes, wanted)
+        if any(change.touches_mig for change in changes):
+            pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
+            self.busy = busy_pods(pods, self.request.namespace)
+            changes = self._changes(nodes, wanted)
+        findings = findings + [finding for change in changes for finding in change.findings]
+        return [change for change in changes if change], findings
+
+    def _assign(self, nodes: Sequence[Object]) -> Tuple[Dict[str, Wanted], List[Finding]]:
+        if not self.groups:
+            return {}, []
+        facts = [node_facts(node) for node in nodes]
+        return assign(self.groups, [node for node in facts if has_gpu(node.labels)])
+
+    def _changes(self, nodes: Sequence[Object], wanted: Mapping[str, Wanted]) -> List[NodeChange]:
+        return [self.change(node, wanted.get(str(node["metadata"]["name"]), Wanted())) for node in nodes]
+
+    def change(self, node: Object, wanted: Wanted) -> NodeChange:
+        """The change of one node as it is now."""
+        facts = node_facts(node)
+        busy = self.busy.get(facts.name, ())
+        if self.policy is not None and not self.groups:
+            # Groups that another run (gpu_nodes) set up are not this one's to take back.
+            return NodeChange(node, (plan_labels(self.policy, facts, busy),))
+        first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
+        if self.policy is None:
+            return NodeChange(node, (first,))
+        labels, annotations = first.applied(facts)
+        after = NodeFacts(facts.name, labels, annotations, facts.runtime, facts.kernel)
+        return NodeChange(node, (first, plan_labels(self.policy, after, busy)))
+
+    def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
+        """Carry out changes; a node that somebody else changed meanwhile is planned anew."""
+        wanted, _findings = self._assign([change.node for change in changes])
+        for number, change in enumerate(changes, 1):
+            if number == 1 or number % 50 == 0:
+                self.request.progress(f"nodes: labels of {change.name} ({number}/{len(changes)})")
+
+            def compute(live: Mapping[str, Any], name: str = change.name) -> Dict[str, Any]:
+                return self.change(slim_node(dict(live)), wanted.get(name, Wanted())).patch()
+
+            journal.carry_out(
+                change.actions(),
+                lambda node=change.node, compute=compute: patch_node(  # type: ignore[misc]
+                    self.request.connection, node, compute, self.request.deadline
+                ),
+                f"node {change.name}: its labels cannot be written",
+            )
+
+
+def read_groups(request: Request) -> Tuple[List[NodeGroup], List[Finding]]:
+    """The groups of the module's parameters."""
+    return parse_groups(request.node_groups)
+
+
+def gpu_part(pod: Object) -> Object:
+    """A pod cut down to who it is, where it is, and which resources it asks for."""
+    spec = pod.get("spec") or {}
+
+    def amounts(name: str) -> List[Dict[str, Any]]:
+        return [{"resources": c.get("resources") or {}} for c in spec.get(name) or []]
+
+    meta = {k: pod["metadata"].get(k) for k in ("name", "namespace", "labels")}
+    parts = {"containers": amounts("containers"), "initContainers": amounts("initContainers")}
+    status = {"phase": (pod.get("status") or {}).get("phase")}
+    return {"kind": "Pod", "metadata": meta, "spec": {"nodeName": spec.get("nodeName"), **parts}, "status": status}
