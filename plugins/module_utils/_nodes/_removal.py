@@ -29,7 +29,7 @@ def plan_removal(
 
     Labels that NFD and GPU feature discovery wrote go only when the NFD that wrote them was ours: another NFD takes GPU
     feature discovery's labels away by itself, when the feature object of the removed operand is gone. What stays is a
-    finding. ``taints`` are those of the node now; without them a taint of ours stays, and is remembered as ours. ``busy``
+    finding. ``taints`` are those of the node now; without them a taint of ours stays, and stays remembered. ``busy``
     matters only while the MIG manager still runs (see ``plan_group``).
     """
     first = plan_group(node, Wanted(), taints, busy)

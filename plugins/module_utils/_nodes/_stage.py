@@ -1,0 +1,282 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""How far a GPU node has come, and the first thing that failed: from the node, its operand pods and the DaemonSets (S01).
+
+Reads a cluster that the GPU Operator runs as well as one of ours: operands are known by the ``app`` label of their pods.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+from .._kube._wait import diagnose, doing, pod_ready
+from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, mig_capable
+
+Json = Mapping[str, Any]
+
+NO_FEATURES = "no NFD labels"
+NO_GPU = "no GPU"
+SEEN = "GPU seen"
+LABELLED = "labelled"
+OFF = "operands off"
+READY = "ready"
+
+# The order in which a node comes up: (app of the pods, what a person calls it). The validator proves all before it.
+OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
+    ("nvidia-driver-daemonset", "driver"),
+    ("nvidia-container-toolkit-daemonset", "toolkit"),
+    ("nvidia-device-plugin-daemonset", "device plugin"),
+    ("nvidia-device-plugin-mps-control-daemon", "MPS"),
+    ("gpu-feature-discovery", "GPU feature discovery"),
+    ("nvidia-mig-manager", "MIG manager"),
+    ("nvidia-dcgm", "DCGM"),
+    ("nvidia-dcgm-exporter", "DCGM exporter"),
+    ("nvidia-node-status-exporter", "node status exporter"),
+    ("nvidia-operator-validator", "validator"),
+)
+_TITLES = dict(OPERAND_APPS)
+ALLOCATABLE = "allocatable"
+MIG = "MIG configuration"
+_RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+_DRIVER_COMPONENT = "nvidia-driver"  # of pods that an NVIDIADriver makes, whose app label differs with each
+
+
+@dataclass(frozen=True)
+class Stage:
+    """``reached``: the last thing that is in order. ``stuck``: what comes next and is not ("" when ready), and why.
+
+    ``failed`` is true when that is broken, and false when it only takes its time.
+    """
+
+    reached: str
+    ready: bool = False
+    stuck: str = ""
+    trouble: str = ""
+    failed: bool = False
+    missing: Tuple[str, ...] = field(default=())
+
+
+def stage(node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = (), events: Sequence[Json] = ()) -> Stage:
+    """The stage of a GPU node.
+
+    ``pods``: pods of the operands' namespace (those of other nodes are ignored). ``daemonsets``: the operands' DaemonSets;
+    those that want the node must have a ready pod on it. ``events``: of the namespace, for what the kubelet tells nowhere else.
+    """
+    labels = node["metadata"].get("labels") or {}
+    early = _before_operands(node, labels)
+    if early is not None:
+        return early
+    mine = _by_operand(node["metadata"]["name"], pods)
+    wanted = _wanted(node, labels, daemonsets, mine)
+    reached = LABELLED
+    for title in (title for _app, title in OPERAND_APPS if title in wanted):
+        stuck = _operand_trouble(node, title, mine.get(title, []), wanted[title], events)
+        if stuck is not None:
+            trouble, failed = stuck
+            missing = tuple(t for t in wanted if not any(pod_ready(p) for p in mine.get(t, [])))
+            return Stage(reached, False, title, trouble, failed, missing)
+        reached = title
+    return _after_operands(node, labels, reached)
+
+
+def _before_operands(node: Json, labels: Mapping[str, str]) -> Optional[Stage]:
+    if not _node_ready(node):
+        return Stage(SEEN if has_gpu(labels) else NO_FEATURES, False, "node", "the node is not ready", True)
+    if not has_features(labels) and labels.get(PRESENT) != "true":
+        return Stage(NO_FEATURES, False, "NFD", "Node Feature Discovery has not labelled the node")
+    if not has_gpu(labels) and labels.get(PRESENT) != "true":
+        return Stage(NO_GPU)
+    if labels.get(OPERANDS) == "false":
+        return Stage(OFF, False, "operands", f"the label {OPERANDS}=false keeps all operands away")
+    if not any(key.startswith(DEPLOY) for key in labels):
+        return Stage(SEEN, False, "labels", "the node has no labels that ask for operands")
+    return None
+
+
+def _node_ready(node: Json) -> bool:
+    conditions = (node.get("status") or {}).get("conditions") or []
+    return all(c.get("status") == "True" for c in conditions if c.get("type") == "Ready")
+
+
+def _by_operand(name: str, pods: Iterable[Json]) -> Dict[str, List[Json]]:
+    found: Dict[str, List[Json]] = {}
+    for pod in pods:
+        title = _title((pod.get("metadata") or {}).get("labels") or {})
+        if title and (pod.get("spec") or {}).get("nodeName") == name:
+            found.setdefault(title, []).append(pod)
+    return found
+
+
+def _title(labels: Mapping[str, str]) -> str:
+    if labels.get("app.kubernetes.io/component") == _DRIVER_COMPONENT:
+        return _TITLES["nvidia-driver-daemonset"]
+    return _TITLES.get(labels.get("app", ""), "")
+
+
+def _wanted(
+    node: Json, labels: Mapping[str, str], daemonsets: Iterable[Json], mine: Mapping[str, List[Json]]
+) -> Dict[str, List[Json]]:
+    """Operands that are to run on the node, with their DaemonSets; an operand whose pod is there is one, too."""
+    found: Dict[str, List[Json]] = {title: [] for title in mine}
+    for made in daemonsets:
+        template = made["spec"]["template"]
+        title = _title((template.get("metadata") or {}).get("labels") or {})
+        selector = template["spec"].get("nodeSelector") or {}
+        if title and all(_selects(labels, key, value) for key, value in selector.items()):
+            found.setdefault(title, []).append(made)
+    return found
+
+
+def _selects(labels: Mapping[str, str], key: str, value: str) -> bool:
+    # An operand that is paused belongs to the node all the same; a driver that was there before does not need one.
+    return labels.get(key) == value or (key.startswith(DEPLOY) and "paused-for" in labels.get(key, ""))
+
+
+def _operand_trouble(
+    node: Json, title: str, pods: Sequence[Json], daemonsets: Sequence[Json], events: Sequence[Json]
+) -> Optional[Tuple[str, bool]]:
+    """None when the operand is in order on the node; else what is in the way, and whether it is broken."""
+    if any(pod_ready(pod) for pod in pods):
+        return None
+    workload = daemonsets[0] if daemonsets else _no_workload(pods)
+    found = diagnose(workload, pods, events)
+    if found is not None:
+        return str(found), True
+    if pods:
+        return f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}", False
+    labels = node["metadata"].get("labels") or {}
+    paused = sorted(key for key, value in labels.items() if key.startswith(DEPLOY) and "paused-for" in value)
+    if paused:
+        return f"paused by {paused[0]}={labels[paused[0]]}", False
+    return "its pod is not there yet", False
+
+
+def _no_workload(pods: Sequence[Json]) -> Json:
+    meta = pods[0]["metadata"]
+    name = next((str(o["name"]) for o in meta.get("ownerReferences") or []), str(meta["name"]))
+    head = {"name": name, "namespace": meta.get("namespace", "")}
+    return {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": head}
+
+
+def _after_operands(node: Json, labels: Mapping[str, str], reached: str) -> Stage:
+    state = labels.get(MIG_STATE, "")
+    if state and state != "success" and labels.get(MIG_CONFIG):
+        text = f"{MIG_CONFIG}={labels[MIG_CONFIG]} is in state {state}"
+        return Stage(reached, False, MIG, text, state == "failed")
+    gaps = gaps_of(node)
+    if gaps:
+        return Stage(reached, False, ALLOCATABLE, "; ".join(gaps), True)
+    return Stage(READY, True)
+
+
+# --- what the node offers --------------------------------------------------------------------------------------------
+
+
+def offers(node: Json) -> Dict[str, int]:
+    """GPU resources that the node's kubelet offers, by name, without those of count 0."""
+    allocatable = (node.get("status") or {}).get("allocatable") or {}
+    found = {name: int(count) for name, count in allocatable.items() if name.startswith(_RESOURCES)}
+    return {name: count for name, count in sorted(found.items()) if count > 0}
+
+
+def expected(labels: Mapping[str, str]) -> Dict[str, int]:
+    """Resources that the hardware labels of GPU feature discovery promise, as far as they tell.
+
+    ``gpu.count`` counts boards, or MIG devices with strategy single; it is never multiplied by ``gpu.replicas``. A board in MIG
+    mode offers its slices only (strategy mixed), and the labels do not say how many boards that are: then ``nvidia.com/gpu``
+    is left out.
+    """
+    found: Dict[str, int] = {}
+    slices = [key[: -len(".count")] for key in labels if key.startswith("nvidia.com/mig-") and key.endswith(".count")]
+    for resource in slices:
+        found[resource + _renamed(labels, resource)] = _number(labels, resource + ".count") * _replicas(
+            labels, resource
+        )
+    if not slices and _number(labels, "nvidia.com/gpu.count") and labels.get("nvidia.com/gpu.replicas") != "0":
+        name = "nvidia.com/gpu" + _renamed(labels, "nvidia.com/gpu")
+        found[name] = _number(labels, "nvidia.com/gpu.count") * _replicas(labels, "nvidia.com/gpu")
+    return found
+
+
+def _renamed(labels: Mapping[str, str], resource: str) -> str:
+    """Shared GPUs whose product does not say so are offered under a name of their own."""
+    shared = _replicas(labels, resource) > 1
+    return ".shared" if shared and not labels.get(f"{resource}.product", "").endswith("-SHARED") else ""
+
+
+def _replicas(labels: Mapping[str, str], resource: str) -> int:
+    return max(1, _number(labels, resource + ".replicas", 1))
+
+
+def _number(labels: Mapping[str, str], key: str, default: int = 0) -> int:
+    text = labels.get(key, "")
+    return int(text) if text.isdigit() else default
+
+
+def gaps_of(node: Json) -> List[str]:
+    """What the node should offer and does not; [] when it offers all that its hardware has."""
+    labels, have = node["metadata"].get("labels") or {}, offers(node)
+    found = []
+    for resource, count in sorted(expected(labels).items()):
+        if have.get(resource, 0) < count:
+            found.append(f"offers {have.get(resource, 0)} {resource}, its hardware has {count}")
+    if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
+        found.append("its MIG layout does not fit the MIG strategy single: all GPUs must have slices of one kind")
+    if not found and not have:
+        found.append("offers no GPU")
+    return found
+
+
+# --- the row of a table ----------------------------------------------------------------------------------------------
+
+
+def row(
+    node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = (), events: Sequence[Json] = ()
+) -> Dict[str, Any]:
+    """One node as ``gpu_cluster_info`` returns it: see the RETURN of that module."""
+    labels = node["metadata"].get("labels") or {}
+    info = (node.get("status") or {}).get("nodeInfo") or {}
+    at = stage(node, pods, daemonsets, events)
+    return {
+        "name": node["metadata"]["name"],
+        "product": labels.get("nvidia.com/gpu.product", ""),
+        "gpus": _number(labels, "nvidia.com/gpu.count", -1),
+        "driver": driver_version(labels),
+        "mig": mig_text(labels),
+        "allocatable": offers(node),
+        "stage": at.reached,
+        "ready": at.ready,
+        "trouble": f"{at.stuck}: {at.trouble}" if at.trouble else "",
+        "os": _os_text(labels) or str(info.get("osImage", "")),
+        "kernel": labels.get("feature.node.kubernetes.io/kernel-version.full") or str(info.get("kernelVersion", "")),
+        "runtime": str(info.get("containerRuntimeVersion", "")),
+    }
+
+
+def driver_version(labels: Mapping[str, str]) -> str:
+    """The version of the loaded driver by GPU feature discovery's labels, "" while there is none."""
+    full = labels.get("nvidia.com/cuda.driver-version.full")
+    if full:
+        return full
+    for names in (("-version.major", "-version.minor", "-version.revision"), (".major", ".minor", ".rev")):
+        parts = [labels.get("nvidia.com/cuda.driver" + name, "") for name in names]
+        if parts[0]:
+            return ".".join(part for part in parts if part)
+    return ""
+
+
+def mig_text(labels: Mapping[str, str]) -> str:
+    """``all-1g.10gb (success), mixed``; "" where the GPUs have no MIG."""
+    config, state = labels.get(MIG_CONFIG, ""), labels.get(MIG_STATE, "")
+    if not config and not mig_capable(labels):
+        return ""
+    text = f"{config or 'not set'} ({state})" if state else config or "not set"
+    strategy = labels.get("nvidia.com/mig.strategy", "")
+    return f"{text}, {strategy}" if strategy else text
+
+
+def _os_text(labels: Mapping[str, str]) -> str:
+    prefix = "feature.node.kubernetes.io/system-os_release."
+    return labels.get(prefix + "ID", "") + labels.get(prefix + "VERSION_ID", "")
