@@ -1,9 +1,9 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""How far a GPU node has come, and the first thing that failed: from the node, its operand pods and the DaemonSets (S01).
+"""How far a GPU node has come, and the first thing that failed, by the node, its operand pods and DaemonSets (S01).
 
-Reads a cluster that the GPU Operator runs as well as one of ours: operands are known by the ``app`` label of their pods.
+It reads a cluster that the GPU Operator runs as well as one of ours: operands are known by their pods' ``app`` label.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Stage:
 def stage(node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = (), events: Sequence[Json] = ()) -> Stage:
     """The stage of a GPU node.
 
-    ``pods``: pods of the operands' namespace (those of other nodes are ignored). ``daemonsets``: the operands' DaemonSets;
-    those that want the node must have a ready pod on it. ``events``: of the namespace, for what the kubelet tells nowhere else.
+    ``pods``: of the operands' namespace (those of other nodes are ignored). ``daemonsets``: the operands'; those that
+    want the node must have a ready pod on it. ``events``: of the namespace, for what is told nowhere else.
     """
     labels = node["metadata"].get("labels") or {}
     early = _before_operands(node, labels)
@@ -84,10 +84,10 @@ def stage(node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = ()
 def _before_operands(node: Json, labels: Mapping[str, str]) -> Optional[Stage]:
     if not _node_ready(node):
         return Stage(SEEN if has_gpu(labels) else NO_FEATURES, False, "node", "the node is not ready", True)
-    if not has_features(labels) and labels.get(PRESENT) != "true":
+    if not is_gpu_node(labels):
+        if has_features(labels):
+            return Stage(NO_GPU)
         return Stage(NO_FEATURES, False, "NFD", "Node Feature Discovery has not labelled the node")
-    if not has_gpu(labels) and labels.get(PRESENT) != "true":
-        return Stage(NO_GPU)
     if labels.get(OPERANDS) == "false":
         return Stage(OFF, False, "operands", f"the label {OPERANDS}=false keeps all operands away")
     if not any(key.startswith(DEPLOY) for key in labels):
@@ -184,9 +184,9 @@ def offers(node: Json) -> Dict[str, int]:
 def expected(labels: Mapping[str, str]) -> Dict[str, int]:
     """Resources that the hardware labels of GPU feature discovery promise, as far as they tell.
 
-    ``gpu.count`` counts boards, or MIG devices with strategy single; it is never multiplied by ``gpu.replicas``. A board in MIG
-    mode offers its slices only (strategy mixed), and the labels do not say how many boards that are: then ``nvidia.com/gpu``
-    is left out.
+    ``gpu.count`` counts boards, or MIG devices with strategy single; it is never multiplied by ``gpu.replicas``. With
+    strategy mixed a board in MIG mode offers its slices only, and the labels do not say how many boards that are: then
+    ``nvidia.com/gpu`` is left out.
     """
     found: Dict[str, int] = {}
     slices = [key[: -len(".count")] for key in labels if key.startswith("nvidia.com/mig-") and key.endswith(".count")]
@@ -253,6 +253,24 @@ def row(
         "kernel": labels.get("feature.node.kubernetes.io/kernel-version.full") or str(info.get("kernelVersion", "")),
         "runtime": str(info.get("containerRuntimeVersion", "")),
     }
+
+
+def rows(
+    nodes: Iterable[Json], pods: Iterable[Json] = (), daemonsets: Iterable[Json] = (), events: Sequence[Json] = ()
+) -> List[Dict[str, Any]]:
+    """Rows of all GPU nodes, by name. Pods are sorted to their nodes once: clusters have thousands of both."""
+    by_node: Dict[str, List[Json]] = {}
+    for pod in pods:
+        by_node.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
+    known = list(daemonsets)
+    mine = [node for node in nodes if is_gpu_node(node["metadata"].get("labels") or {})]
+    found = [row(node, by_node.get(node["metadata"]["name"], []), known, events) for node in mine]
+    return sorted(found, key=lambda one: str(one["name"]))
+
+
+def is_gpu_node(labels: Mapping[str, str]) -> bool:
+    """Whether a node has, or is treated as having, a GPU."""
+    return has_gpu(labels) or labels.get(PRESENT) == "true"
 
 
 def driver_version(labels: Mapping[str, str]) -> str:
