@@ -81,7 +81,7 @@ class Place:
         return self.home / "scratch"
 
     def environment(self) -> dict[str, str]:
-        """The variables of every gate: own tools first, then real interpreters; nothing of the person's own settings."""
+        """The variables of every gate: own tools first, then real interpreters; no settings of the person."""
         tools = cache_folder() / "gates"
         kept = {name: value for name, value in os.environ.items() if not re.match(r"ANSIBLE_|PYTHONPATH$|GIT_", name)}
         programs = (str(Path(sys.executable).parent), str(tools / "pythons"), "/usr/local/bin", "/usr/bin", "/bin")

@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes down which rows of the specification the tests of a run have proved (``--rows-file``)."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+PROPERTY = "row"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--rows-file",
+        type=Path,
+        help="write {passed, failed, carried}: for each, row id -> test files; carried are all rows that tests name",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Workers of pytest-xdist report to the process that started them, which alone writes the file.
+    if config.getoption("--rows-file") and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(RowKeeper(config), "gpufleet-rows")
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """Marks travel with a test's report as properties, so they arrive from workers too."""
+    for mark in item.iter_markers("rows"):
+        for row in mark.args:
+            item.user_properties.append((PROPERTY, row))
+
+
+class RowKeeper:
+    """Collects what each test says it proves and what became of it. A row with one failed test is not proved."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.file: Path = config.getoption("--rows-file").absolute()
+        self.passed: dict[str, set[str]] = defaultdict(set)
+        self.failed: dict[str, set[str]] = defaultdict(set)
+        self.carried: dict[str, set[str]] = defaultdict(set)
+
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        for item in items:
+            for name, row in item.user_properties:
+                if name == PROPERTY:
+                    self.carried[row].add(item.nodeid.split("::")[0])
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        rows = [str(row) for name, row in report.user_properties if name == PROPERTY]
+        file = report.nodeid.split("::")[0]
+        for row in rows:
+            if report.outcome != "passed":
+                self.failed[row].add(file)
+            elif report.when == "call":
+                self.passed[row].add(file)
+
+    def pytest_sessionfinish(self) -> None:
+        for row, files in self.failed.items():
+            self.passed[row] -= files
+        kinds = {"passed": self.passed, "failed": self.failed, "carried": self.carried}
+        text = {kind: {row: sorted(found[row]) for row in sorted(found) if found[row]} for kind, found in kinds.items()}
+        self.file.parent.mkdir(parents=True, exist_ok=True)
+        self.file.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
