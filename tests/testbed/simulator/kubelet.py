@@ -1,0 +1,528 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kubelet's part: volumes, sandbox, images, init containers in order, probes, restarts, and the pod's status."""
+
+from __future__ import annotations
+
+import copy
+import datetime
+import fnmatch
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+from . import operands, registry, shell
+from .context import Crash, Ctx, Done, PodApi, Up, Wait, World
+from .node import Node
+from .nodefs import normal
+from .pod import ConfigError, Container, Object, PodView
+
+BACKOFF_FIRST, BACKOFF_MAX = 10.0, 300.0
+# At full speed nothing waits, but what fails is still not tried in a hot loop.
+RETRY_FLOOR, RETRY_CEILING = 0.25, 4.0
+
+
+def timestamp() -> str:
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+@dataclass
+class ContainerRun:
+    """What has become of one container."""
+
+    state: Object = field(default_factory=dict)  # waiting, running or terminated, as in the status
+    last: Object = field(default_factory=dict)
+    restarts: int = 0
+    failures: int = 0
+    ready: bool = False
+    started: bool | None = None
+    retry_at: float = 0.0
+    pulled: bool = False
+    pull_failed: bool = False
+    reported_pull: bool = False
+    mem: dict[str, Any] = field(default_factory=dict)
+    image: Any = None
+    up: Up | None = None
+    waits: int = 0
+    done: bool = False
+    number: int = 0
+    log: list[str] = field(default_factory=list)
+
+    def waiting(self, reason: str, message: str = "") -> None:
+        self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
+        self.ready, self.started = False, False
+
+
+@dataclass
+class PodRun:
+    """What a node keeps of a pod between looks at it."""
+
+    containers: dict[str, ContainerRun] = field(default_factory=dict)
+    volumes: dict[str, dict[str, str]] = field(default_factory=dict)
+    sandbox: bool = False
+    ip: str = ""
+    started: str = ""
+    phase: str = "Pending"
+    conditions: dict[str, Object] = field(default_factory=dict)
+    told: set[tuple[str, str]] = field(default_factory=set)
+    sent: Object = field(default_factory=dict)
+    problem: str = ""  # what keeps the pod from being ready, for logs and tests
+
+    def of(self, name: str) -> ContainerRun:
+        return self.containers.setdefault(name, ContainerRun())
+
+
+@dataclass
+class Sync:
+    status: Object
+    events: list[tuple[str, str, str]]  # type, reason, message
+    delay: float  # real seconds until the next look; infinite: only when something changes
+
+
+class _Look:
+    """One look at a pod."""
+
+    def __init__(self, run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> None:
+        self.run, self.pod, self.node, self.world, self.api = run, pod, node, world, api
+        self.events: list[tuple[str, str, str]] = []
+        self.delay = math.inf
+
+    def event(self, reason: str, message: str, kind: str = "Warning") -> None:
+        if (reason, message) not in self.run.told:
+            self.run.told.add((reason, message))
+            self.events.append((kind, reason, message))
+
+    def again(self, seconds: float) -> None:
+        self.delay = min(self.delay, max(seconds, 0.005))
+
+    def retry(self, attempt: int, first: float = BACKOFF_FIRST, most: float = BACKOFF_MAX) -> float:
+        real = self.world.scaled(min(most, first * 2 ** min(attempt, 10)))
+        return max(real, min(RETRY_CEILING, RETRY_FLOOR * 2 ** min(attempt, 10)))
+
+    # -- before containers
+
+    def volumes_problem(self) -> str | None:
+        fs = self.node.fs
+        for name, volume in self.pod.volumes.items():
+            if "hostPath" in volume:
+                path, kind = volume["hostPath"]["path"], volume["hostPath"].get("type") or ""
+                there, folder = fs.exists(path), fs.is_folder(path)
+                if kind == "DirectoryOrCreate" and not there:
+                    fs.make(path)
+                elif kind == "FileOrCreate" and not there:
+                    fs.write(path, "")
+                elif kind in ("Directory", "DirectoryOrCreate") and not folder:
+                    return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a directory'
+                elif kind in ("File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice") and not (there and not folder):
+                    what = {"Socket": "socket", "CharDevice": "character device", "BlockDevice": "block device"}.get(kind, "file")
+                    return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a {what}'
+                elif kind == "" and not there:
+                    fs.make(path)  # the runtime makes what is missing
+            for what, find in (("configMap", self.world.configmap), ("secret", self.world.secret)):
+                if what in volume:
+                    source = volume[what]
+                    wanted = source.get("name") or source.get("secretName", "")
+                    data = find(self.pod.namespace, wanted)
+                    if data is None:
+                        if not source.get("optional"):
+                            return f'MountVolume.SetUp failed for volume "{name}" : {what.lower()} "{wanted}" not found'
+                        continue
+                    for item in source.get("items") or []:
+                        if item["key"] not in data and not source.get("optional"):
+                            return f'MountVolume.SetUp failed for volume "{name}" : {what.lower()} references non-existent config key: {item["key"]}'
+        return None
+
+    def sandbox_problem(self) -> str | None:
+        name = self.pod.spec.get("runtimeClassName")
+        if not name:
+            return None
+        handler = self.world.runtime_classes.get(name)
+        if handler is None:
+            return f'failed to get sandbox runtime: runtimeclass.node.k8s.io "{name}" not found'
+        if handler not in self.node.handlers:
+            if self.node.runtime == "cri-o":
+                return f"failed to find runtime handler {handler} from runtime list map[runc:{{}}]"
+            return f'failed to get sandbox runtime: no runtime for "{handler}" is configured'
+        binary = self.node.handlers[handler]
+        if not self.node.fs.exists(binary) and binary != "/usr/bin/runc":
+            return f'failed to start sandbox: failed to create containerd task: failed to create shim task: exec: "{binary}": stat {binary}: no such file or directory'
+        return None
+
+    # -- one container
+
+    def advance(self, container: Container) -> bool:
+        """Moves one container on as far as it goes now. True when an init container is done or a main one runs."""
+        state = self.run.of(container.name)
+        if state.done:
+            return True
+        now = self.world.now()
+        if not state.pulled and not self.pull(container, state, now):
+            return False
+        if "waiting" in state.state and state.state["waiting"].get("reason") == "CrashLoopBackOff" and now < state.retry_at:
+            self.again(state.retry_at - now)
+            return False
+        if "terminated" in state.state and now < state.retry_at:  # the short while in which the status shows the end itself
+            if state.mem.pop("shown", False):
+                name = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
+                wait = round(min(BACKOFF_MAX, BACKOFF_FIRST * 2 ** (state.failures - 1)))
+                message = f"back-off {wait}s restarting failed container={container.name} pod={name}"
+                state.last = state.state
+                state.waiting("CrashLoopBackOff", message)
+                self.event("BackOff", f"Back-off restarting failed container {container.name} in pod {name}")
+                self.again(state.retry_at - now)
+            return False
+        if "running" not in state.state:
+            self.start(state)
+        try:
+            env = container.env(self.world)
+        except ConfigError as error:
+            state.waiting("CreateContainerConfigError", str(error))
+            self.event("Failed", f"Error: {error}")
+            self.run.problem = f"{container.name}: {error}"
+            self.again(self.retry(0, 5.0, 5.0))
+            return False
+        ctx = Ctx(self.pod, container, self.node, self.world, self.api, env, state.mem, self.run.volumes, state.image, state.log)
+        return self.step(container, state, ctx)
+
+    def pull(self, container: Container, state: ContainerRun, now: float) -> bool:
+        policy = container.spec.get("imagePullPolicy") or "IfNotPresent"
+        present = container.image in self.node.images
+        faults = self.world.faults
+        if present and policy != "Always":
+            image = registry.find(container.image, extra=("*",))  # it is on the node: no registry is asked
+        else:
+            image = registry.find(container.image, faults.images_missing, faults.images_extra)
+        if policy == "Never" and not present:
+            state.waiting("ErrImageNeverPull", f'Container image "{container.image}" is not present with pull policy of Never')
+            self.run.problem = f"{container.name}: image {container.image} is not present, pull policy Never"
+            return False
+        if image is None:
+            words = registry.not_found(container.image)
+            self.run.problem = f"{container.name}: {words}"
+            if state.pull_failed and now < state.retry_at:
+                if not state.reported_pull:
+                    state.reported_pull = True
+                    state.waiting("ImagePullBackOff", f'Back-off pulling image "{container.image}": ErrImagePull: {words}')
+                    self.event("BackOff", f'Back-off pulling image "{container.image}"', "Normal")
+                    self.event("Failed", "Error: ImagePullBackOff")
+                self.again(state.retry_at - now)
+                return False
+            state.retry_at = now + self.retry(state.failures)
+            state.failures += 1
+            if not state.pull_failed:
+                state.pull_failed = True
+                state.waiting("ErrImagePull", words)
+                self.event("Failed", f'Failed to pull image "{container.image}": {words}')
+                self.event("Failed", "Error: ErrImagePull")
+                self.again(0.05)
+            else:
+                self.again(state.retry_at - now)
+            return False
+        if not present or policy == "Always":
+            started = state.mem.setdefault("pull", now)
+            left = started + self.world.scaled(12.0 if not present else 1.0) - now
+            if left > 0:
+                self.again(left)
+                return False
+        self.node.images.add(container.image)
+        state.pulled, state.pull_failed, state.failures, state.image = True, False, 0, image
+        state.mem.pop("pull", None)
+        return True
+
+    def start(self, state: ContainerRun) -> None:
+        if "terminated" in state.state:
+            state.last = state.state
+        state.mem.clear()
+        state.mem["started"] = self.world.now()
+        state.number += 1
+        state.state = {"running": {"startedAt": timestamp()}}
+        state.ready, state.started, state.up = False, False, None
+
+    def step(self, container: Container, state: ContainerRun, ctx: Ctx) -> bool:
+        program = operands.find(ctx)
+        try:
+            message = self.world.faults.crash(self.node.name, container.name)
+            if message is not None:
+                raise Crash(str(message))
+            result = program.step(ctx)
+            if isinstance(result, Done):
+                self.finished(container, state, 0, result.message)
+                return state.done
+            state.up, state.waits = result, 0
+            if not math.isinf(result.again):
+                self.again(self.world.scaled(result.again) or 1.0)
+            self.probes(container, state, ctx, program, result)
+        except Wait as wait:
+            if state.up is not None and "running" in state.state and state.ready:
+                return True  # a running service that waits for something of the side stays ready
+            self.run.problem = f"{container.name}: {wait.reason}"
+            if not state.log or state.log[-1] != wait.reason:
+                state.log.append(wait.reason)
+            state.waits += 1
+            if wait.timer:
+                self.again(wait.seconds)
+            else:
+                self.again(max(self.world.scaled(wait.seconds), min(10.0, 0.5 * 2 ** min(state.waits, 5))))
+            return not container.init and "running" in state.state
+        except Crash as crash:
+            if state.up is not None and program.stop:
+                program.stop(ctx)
+            self.finished(container, state, crash.code, crash.message)
+            return False
+        return True
+
+    def finished(self, container: Container, state: ContainerRun, code: int, message: str) -> None:
+        reason = "Completed" if code == 0 else "Error"
+        started = state.state.get("running", {}).get("startedAt") or timestamp()
+        state.state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": timestamp()}}
+        if message:
+            state.state["terminated"]["message"] = message
+            state.log.append(message)
+        state.ready, state.started, state.up = container.init and code == 0, False, None
+        policy = self.pod.spec.get("restartPolicy") or "Always"
+        if code == 0 and (container.init or policy != "Always"):
+            state.done = True
+            state.failures = 0
+            return
+        if code != 0:
+            self.run.problem = f"{container.name}: {message}"
+            if policy == "Never":
+                state.done = True
+                return
+        state.failures += 1
+        state.retry_at = self.world.now() + self.retry(state.failures - 1)
+        state.restarts += 1
+        state.mem["shown"] = True
+        self.again(0.05)
+
+    # -- probes
+
+    def probes(self, container: Container, state: ContainerRun, ctx: Ctx, program: operands.Program, up: Up) -> None:
+        spec = container.spec
+        age = self.world.now() - state.mem["started"]
+        startup = spec.get("startupProbe")
+        if startup and not state.started:
+            wait = self.world.scaled(startup.get("initialDelaySeconds") or 0) - age
+            if wait > 0:
+                self.again(wait)
+                self.run.problem = f"{container.name}: waiting for its startup probe"
+                return
+            problem = program.startup(ctx) if "exec" in startup and program.startup else self.unanswered(startup, spec, up)
+            if problem:
+                self.event("Unhealthy", f"Startup probe failed: {problem}")
+                self.run.problem = f"{container.name}: startup probe failed: {problem}"
+                state.mem["startup"] = state.mem.get("startup", 0) + 1
+                if state.mem["startup"] >= (startup.get("failureThreshold") or 3):
+                    self.finished(container, state, 137, f"startup probe failed: {problem}")
+                    return
+                self.again(self.retry(0, float(startup.get("periodSeconds") or 10), 60.0))
+                return
+        state.started = True
+        live = spec.get("livenessProbe")
+        if live and "exec" not in live:
+            problem = self.unanswered(live, spec, up)
+            patience = (live.get("initialDelaySeconds") or 0) + (live.get("failureThreshold") or 3) * (live.get("periodSeconds") or 10)
+            if problem and age >= self.world.scaled(patience):
+                self.event("Unhealthy", f"Liveness probe failed: {problem}")
+                self.event("Killing", f"Container {container.name} failed liveness probe, will be restarted", "Normal")
+                self.finished(container, state, 137, f"liveness probe failed: {problem}")
+                return
+        ready = spec.get("readinessProbe")
+        if ready:
+            wait = self.world.scaled(ready.get("initialDelaySeconds") or 0) - age
+            if wait > 0:
+                self.again(wait)
+                self.run.problem = f"{container.name}: waiting for its readiness probe"
+                return
+            problem = self.unanswered(ready, spec, up)
+            if problem:
+                self.event("Unhealthy", f"Readiness probe failed: {problem}")
+                self.run.problem = f"{container.name}: readiness probe failed: {problem}"
+                state.ready = False
+                self.again(self.retry(0, float(ready.get("periodSeconds") or 10), 60.0))
+                return
+        state.ready = up.ready and not self.world.faults.never_ready(self.node.name, container.name)
+        if state.ready:
+            state.failures = 0
+        else:
+            self.run.problem = f"{container.name}: {up.message or 'not ready'}"
+
+    def unanswered(self, probe: Object, spec: Object, up: Up) -> str:
+        """Why a probe fails, "" when it succeeds."""
+        for kind in ("httpGet", "tcpSocket", "grpc"):
+            if kind not in probe:
+                continue
+            port = probe[kind].get("port")
+            if isinstance(port, str):
+                port = next((p["containerPort"] for p in spec.get("ports") or [] if p.get("name") == port), None)
+            path = probe[kind].get("path", "")
+            where = f"{self.run.ip}:{port}"
+            if port not in up.listens:
+                return f"dial tcp {where}: connect: connection refused"
+            if kind == "httpGet" and path not in up.listens[port]:
+                return "HTTP probe failed with statuscode: 404"
+        return ""
+
+    # -- the whole pod
+
+    def look(self) -> None:
+        run, pod = self.run, self.pod
+        run.problem = ""
+        if not run.sandbox:
+            run.started = run.started or timestamp()
+            problem = self.volumes_problem()
+            if problem:
+                self.event("FailedMount", problem)
+            else:
+                problem = self.sandbox_problem()
+                if problem:
+                    self.event("FailedCreatePodSandBox", f"Failed to create pod sandbox: rpc error: code = Unknown desc = {problem}")
+            if problem:
+                run.problem = problem
+                reason = "PodInitializing" if pod.inits else "ContainerCreating"
+                for container in (*pod.inits, *pod.mains):
+                    run.of(container.name).waiting(reason)
+                self.again(self.retry(2, 2.0, 30.0))
+                return
+            run.sandbox = True
+        for container in pod.inits:
+            if not self.advance(container):
+                for later in (*pod.inits, *pod.mains):
+                    if not run.of(later.name).state:
+                        run.of(later.name).waiting("PodInitializing")
+                return
+        for container in pod.mains:
+            if run.of(container.name).state.get("waiting", {}).get("reason") == "PodInitializing" or not run.of(container.name).state:
+                run.of(container.name).waiting("ContainerCreating")
+        for container in pod.mains:
+            self.advance(container)
+
+    def status(self) -> Object:
+        run, pod = self.run, self.pod
+        generation = pod.meta.get("generation")
+
+        def statuses(containers: list[Container]) -> list[Object]:
+            out = []
+            for c in containers:
+                state = run.of(c.name)
+                status: Object = {
+                    "name": c.name, "image": c.image, "imageID": f"{registry.split(c.image)[0]}@sha256:{_digest(c.image)}" if state.pulled else "",
+                    "ready": state.ready, "restartCount": state.restarts, "state": state.state, "lastState": state.last,
+                    "started": bool(state.started) if state.started is not None else False,
+                }  # fmt: skip
+                if state.number:
+                    status["containerID"] = f"containerd://{_digest(pod.uid + c.name + str(state.number))}"
+                out.append(status)
+            return out
+
+        initialized = all(run.of(c.name).done for c in pod.inits)
+        finished = bool(pod.mains) and initialized and all(run.of(c.name).done for c in pod.mains)
+        failed = any(run.of(c.name).done and run.of(c.name).state.get("terminated", {}).get("exitCode") for c in (*pod.inits, *pod.mains))
+        unready = [c.name for c in pod.mains if not run.of(c.name).ready]
+        incomplete = [c.name for c in pod.inits if not run.of(c.name).done]
+        if failed and (finished or not initialized):
+            phase = "Failed"
+        elif finished:
+            phase = "Succeeded"
+        elif initialized and any(run.of(c.name).number for c in pod.mains):
+            phase = "Running"
+        else:
+            phase = "Pending"
+        run.phase = phase
+        unready_text = f"containers with unready status: [{' '.join(unready)}]" if unready else ""
+        conditions = [
+            self.condition("PodReadyToStartContainers", run.sandbox and not finished, ""),
+            self.condition("Initialized", initialized, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]"),
+            self.condition("Ready", not unready and initialized and not finished, "PodCompleted" if finished else "ContainersNotReady", unready_text),
+            self.condition("ContainersReady", not unready and initialized and not finished, "PodCompleted" if finished else "ContainersNotReady", unready_text),
+        ]
+        if finished:
+            conditions[1] = self.condition("Initialized", True, "PodCompleted")
+        old = {c["type"]: c for c in (pod.obj.get("status") or {}).get("conditions") or []}
+        if "PodScheduled" in old:
+            conditions.append(old["PodScheduled"])
+        host = node_ip(self.node)
+        status: Object = {
+            "phase": phase, "startTime": run.started, "hostIP": host, "hostIPs": [{"ip": host}], "conditions": conditions,
+            "containerStatuses": statuses(pod.mains),
+        }  # fmt: skip
+        if pod.inits:
+            status["initContainerStatuses"] = statuses(pod.inits)
+        if run.sandbox and run.ip:
+            status["podIP"], status["podIPs"] = run.ip, [{"ip": run.ip}]
+        if generation is not None:
+            status["observedGeneration"] = generation
+        return copy.deepcopy(status)
+
+    def condition(self, kind: str, true: bool, reason: str, message: str = "") -> Object:
+        value = "True" if true else "False"
+        old = self.run.conditions.get(kind)
+        since = old["lastTransitionTime"] if old and old["status"] == value else timestamp()
+        new: Object = {"type": kind, "status": value, "lastTransitionTime": since}
+        if not true and reason:
+            new["reason"] = reason
+            if message:
+                new["message"] = message
+        if self.pod.meta.get("generation") is not None:
+            new["observedGeneration"] = self.pod.meta["generation"]
+        self.run.conditions[kind] = new
+        return new
+
+
+def _digest(text: str) -> str:
+    import hashlib
+
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def node_ip(node: Node) -> str:
+    for address in (node.obj.get("status") or {}).get("addresses") or []:
+        if address.get("type") == "InternalIP":
+            return str(address["address"])
+    return ""
+
+
+def sync(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> Sync:
+    """One look at a pod: moves it on as far as it goes now, and says its status and when to look again."""
+    look = _Look(run, pod, node, world, api)
+    before = None
+    for _ in range(64):  # what a container did may let the next one go on at once
+        before = node.version
+        look.delay = math.inf
+        look.look()
+        if node.version == before:
+            break
+    return Sync(look.status(), look.events, look.delay)
+
+
+def stop(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> None:
+    """The pod goes: preStop commands, then what each program leaves behind."""
+    for container in pod.mains:
+        state = run.of(container.name)
+        if "running" not in state.state:
+            continue
+        try:
+            env = container.env(world)
+        except ConfigError:
+            env = {}
+        ctx = Ctx(pod, container, node, world, api, env, state.mem, run.volumes, state.image, state.log)
+        hook = ((container.spec.get("lifecycle") or {}).get("preStop") or {}).get("exec")
+        script = shell.of_argv(hook.get("command") or []) if hook else None
+        for path in script.removes if script else ():
+            _remove(ctx, path)
+        program = operands.find(ctx)
+        if program.stop:
+            program.stop(ctx)
+        state.up = None
+
+
+def _remove(ctx: Ctx, pattern: str) -> None:
+    folder, _, name = pattern.rpartition("/")
+    place = ctx.container.place(folder)
+    if place is None or place.kind != "host":
+        return
+    for found in ctx.node.fs.listing(place.path):
+        # A shell's * does not match names that begin with a dot.
+        if fnmatch.fnmatchcase(found, name) and not (found.startswith(".") and not name.startswith(".")):
+            ctx.node.remove(normal(f"{place.path}/{found}"))

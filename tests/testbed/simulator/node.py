@@ -1,0 +1,201 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""State of one simulated GPU node: hardware, kernel modules, driver, container runtime, and what the kubelet offers."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from .nodefs import NodeFS, normal
+from .products import PRODUCTS, Product
+
+Object = dict[str, Any]
+VALIDATIONS = "/run/nvidia/validations"
+
+# Where each runtime reads its configuration, where its socket is, and where it looks for drop-in files. Distributions of
+# Kubernetes that bring their own containerd have their own places (k3s, RKE2 and MicroK8s render a template).
+RUNTIMES = {
+    "containerd": {"config": "/etc/containerd/config.toml", "socket": "/run/containerd/containerd.sock"},
+    "k3s": {
+        "config": "/var/lib/rancher/k3s/agent/etc/containerd/config.toml.tmpl",
+        "socket": "/run/k3s/containerd/containerd.sock",
+    },
+    "rke2": {
+        "config": "/var/lib/rancher/rke2/agent/etc/containerd/config.toml.tmpl",
+        "socket": "/run/k3s/containerd/containerd.sock",
+    },
+    "microk8s": {
+        "config": "/var/snap/microk8s/current/args/containerd-template.toml",
+        "socket": "/var/snap/microk8s/common/run/containerd.sock",
+    },
+    "docker": {"config": "/etc/docker/daemon.json", "socket": "/run/docker.sock"},
+    "cri-o": {"config": "/etc/crio/config.toml", "socket": "/run/crio/crio.sock"},
+}
+
+
+@dataclass
+class Gpu:
+    index: int
+    uuid: str
+    product: Product
+    mig_enabled: bool = False
+    instances: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    """A node as the fleet file describes it."""
+
+    name: str
+    product: str = ""
+    gpus: int = 0
+    os: str = "ubuntu24.04"
+    kernel: str = "6.8.0-60-generic"
+    runtime: str = "containerd://2.2.3"
+    distribution: str = ""  # k3s, rke2, microk8s: where the runtime's files are
+    kubelet: str = "v1.36.3"
+    nvswitch: bool = False
+    mellanox: bool = False
+    fabric: bool = False
+    host_driver: str = ""  # version of a driver that the image of the node brings
+    host_toolkit: bool = False  # the image of the node brings the container toolkit, its runtime handler set up
+    mig: tuple[str, ...] = ()  # MIG instances that exist already, on every GPU
+    control_plane: bool = False
+    taints: tuple[tuple[tuple[str, str], ...], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    cpu: str = "64"
+    memory: str = "515842Mi"
+    pods: str = "110"
+    cpu_vendor: str = "Intel"
+    provider: str = ""
+
+    @property
+    def runtime_name(self) -> str:
+        return self.runtime.split(":", 1)[0]
+
+    @property
+    def os_id(self) -> str:
+        return self.os.rstrip("0123456789.")
+
+    @property
+    def os_version(self) -> str:
+        return self.os[len(self.os_id) :]
+
+    @property
+    def os_tag(self) -> str:
+        """What driver images of this system are tagged with; only the major version on RHEL and its kin."""
+        version = self.os_version.split(".")[0] if self.os_id in ("rhel", "rocky", "ol") else self.os_version
+        return self.os_id + version
+
+    @property
+    def paths(self) -> dict[str, str]:
+        return RUNTIMES[self.distribution or self.runtime_name]
+
+
+OS_NAMES = {"ubuntu": "Ubuntu", "rhel": "Red Hat Enterprise Linux", "rocky": "Rocky Linux", "debian": "Debian GNU/Linux", "sles": "SLES"}
+
+
+class Node:
+    """What is true on one host. Steps of pods change it under ``lock``; every change raises ``version``."""
+
+    def __init__(self, spec: NodeSpec) -> None:
+        self.spec = spec
+        self.name = spec.name
+        self.lock = threading.RLock()
+        self.version = 0
+        self.labels: dict[str, str] = dict(spec.labels)
+        self.obj: Object = {}
+        product = PRODUCTS[spec.product] if spec.product else None
+        space = uuid.uuid5(uuid.NAMESPACE_DNS, spec.name)
+        self.gpus = [Gpu(i, f"GPU-{uuid.uuid5(space, str(i))}", product) for i in range(spec.gpus)] if product else []
+        for gpu in self.gpus:
+            if spec.mig:
+                gpu.mig_enabled, gpu.instances = True, list(spec.mig)
+        self.modules: set[str] = {"overlay", "br_netfilter", "nf_conntrack"}
+        if spec.gpus and not spec.host_driver:
+            self.modules.add("nouveau")
+        if spec.mellanox:
+            self.modules.add("mlx5_core")
+        paths = spec.paths
+        mofed = {"/run/mellanox/drivers/.driver-ready": ""} if spec.mellanox else {}
+        os_release = f'ID="{spec.os_id}"\nVERSION_ID="{spec.os_version}"\nNAME="{OS_NAMES.get(spec.os_id, spec.os_id)}"\n'
+        self.fs = NodeFS(
+            files={"/etc/os-release": os_release, paths["config"]: "", paths["socket"]: "", f"/boot/config-{spec.kernel}": "", **mofed}
+        )
+        self.handlers: dict[str, str] = {"runc": "/usr/bin/runc"}
+        self.default_handler = "runc"
+        self.nri = False  # the toolkit's NRI plugin runs
+        self.cdi_kinds: set[str] = set()
+        self.driver_version = spec.host_driver  # of the loaded module
+        self.driver_digest = ""  # what the driver container noted in /run/nvidia/nvidia-driver.state
+        self.driver_root = ""  # host path where a container's driver is mounted
+        self.images: set[str] = set()
+        self.plugin_uid = ""
+        self.offered: dict[str, int] = {}  # resources that the device plugin registered, and how many of each are healthy
+        self.healthy: dict[str, int] = {}
+        self.mps_ready: set[str] = set()
+        if spec.host_driver:
+            self.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=spec.host_driver)
+            self.fs.write("/usr/bin/nvidia-smi", "elf")
+        if spec.host_toolkit:
+            for handler in ("nvidia", "nvidia-cdi", "nvidia-legacy"):
+                self.handlers[handler] = "/usr/bin/nvidia-container-runtime"
+            self.fs.write("/usr/bin/nvidia-container-runtime", "elf")
+            self.cdi_kinds.add("management.nvidia.com/gpu")
+
+    # -- facts that several operands ask for
+
+    @property
+    def runtime(self) -> str:
+        return self.spec.runtime_name
+
+    @property
+    def host_driver(self) -> bool:
+        """A driver that the host brings: nvidia-smi below / runs (6.1, driver check, step 2)."""
+        return bool(self.spec.host_driver) and self.fs.exists("/usr/bin/nvidia-smi")
+
+    @property
+    def driver_loaded(self) -> bool:
+        return "nvidia" in self.modules
+
+    @property
+    def mig_capable(self) -> bool:
+        return any(g.product.mig_capable for g in self.gpus)
+
+    def changed(self) -> None:
+        self.version += 1
+
+    def load(self, *modules: str, version: str = "") -> None:
+        self.modules.update(modules)
+        if version:
+            self.driver_version = version
+        if "nvidia" in modules:
+            self.fs.write("/sys/module/nvidia/refcnt", "0\n")
+            for index in range(len(self.gpus)):
+                self.fs.write(f"/dev/nvidia{index}", "")
+            self.fs.write("/dev/nvidiactl", "")
+        self.changed()
+
+    def unload_driver(self) -> None:
+        self.modules -= {"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "nvidia_fs", "gdrdrv"}
+        self.driver_version = ""
+        self.fs.remove("/sys/module/nvidia/refcnt")
+        for gpu in self.gpus:  # instances never outlive a reload; the mode does on Ampere (1.17)
+            gpu.instances.clear()
+            gpu.mig_enabled = gpu.mig_enabled and gpu.product.mig_needs_reset
+        self.changed()
+
+    def write(self, path: str, text: str) -> None:
+        if self.fs.write(path, text):
+            self.changed()
+
+    def remove(self, path: str) -> None:
+        if self.fs.remove(path):
+            self.changed()
+
+    def reads_config(self, path: str) -> bool:
+        return normal(path) == normal(self.spec.paths["config"])

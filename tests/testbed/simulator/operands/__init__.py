@@ -1,0 +1,70 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One program per image: what the container of an operand does on a node.
+
+``find`` knows images and command lines only: what an image is comes from the registry, never from a pod's name or labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from ..context import Crash, Ctx, Done, Up
+
+Step = Callable[[Ctx], Up | Done]
+
+
+@dataclass(frozen=True)
+class Program:
+    """``step`` moves the process on; ``startup`` runs an exec startup probe and says what is wrong; ``stop`` is SIGTERM."""
+
+    step: Step
+    startup: Callable[[Ctx], str] | None = None
+    stop: Callable[[Ctx], None] | None = None
+
+
+def _unknown(c: Ctx) -> Up | Done:
+    what = " ".join(c.container.argv) or "(the image's own command)"
+    raise Crash(f'exec: "{what[:120]}": executable file not found in $PATH in image {c.container.image}', 127)
+
+
+UNKNOWN = Program(_unknown)
+
+
+def find(c: Ctx) -> Program:
+    """The program that a container becomes. A shell that only waits is the same in every image."""
+    from . import dcgm, dcgm_exporter, device_plugin, driver, driver_manager, gfd, mig_manager, mps, nfd_pods, shells, toolkit, validator
+
+    program = c.image.program if c.image else ""
+    argv = c.container.argv
+    script = c.script()
+    if script is not None and not argv[0].endswith("nvidia-validator"):
+        argv = list(script.command)
+    name = argv[0].rsplit("/", 1)[-1] if argv else ""
+    if script is not None and not name:
+        return shells.WAITER
+    tables: dict[str, dict[str, Program]] = {
+        "driver-manager": {"driver-manager": driver_manager.PROGRAM},
+        "driver": {"nvidia-driver": driver.PROGRAM},
+        "gds": {"nvidia-gds-driver": driver.GDS},
+        "gdrcopy": {"nvidia-gdrcopy-driver": driver.GDRCOPY},
+        "toolkit": {"nvidia-toolkit": toolkit.PROGRAM, "nvidia-ctk-installer": toolkit.PROGRAM},
+        "operator": {"nvidia-validator": validator.PROGRAM, "vectorAdd": validator.VECTOR_ADD, "sleep": shells.WAITER},
+        "device-plugin": {
+            "nvidia-device-plugin": device_plugin.PROGRAM,
+            "gpu-feature-discovery": gfd.PROGRAM,
+            "config-manager": device_plugin.CONFIG_MANAGER,
+            "mps-control-daemon": mps.PROGRAM,
+            "": device_plugin.PROGRAM,
+        },
+        "dcgm": {"nv-hostengine": dcgm.PROGRAM, "": dcgm.PROGRAM},
+        "dcgm-exporter": {"dcgm-exporter": dcgm_exporter.PROGRAM, "": dcgm_exporter.PROGRAM},
+        "mig-manager": {"nvidia-mig-manager": mig_manager.PROGRAM, "": mig_manager.PROGRAM},
+        "nfd": {"nfd-worker": nfd_pods.WORKER, "nfd-master": nfd_pods.MASTER, "nfd-gc": nfd_pods.GC},
+    }
+    found = tables.get(program, {}).get(name)
+    if found is None and not c.container.argv and program in tables:
+        found = tables[program].get("")
+    return found or UNKNOWN
