@@ -93,7 +93,9 @@ class Result:
 class Failure(Exception):
     """The run cannot go on. ``msg`` names layer, target, cause and next step; ``done`` and ``remaining`` are action ids."""
 
-    def __init__(self, msg: str, result: Optional[Result] = None, done: Sequence[str] = (), remaining: Sequence[str] = ()) -> None:
+    def __init__(
+        self, msg: str, result: Optional[Result] = None, done: Sequence[str] = (), remaining: Sequence[str] = ()
+    ) -> None:
         super().__init__(msg)
         self.msg = msg
         self.result = result or Result()

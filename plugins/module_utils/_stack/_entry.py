@@ -48,7 +48,7 @@ def run_module(module: Module, run: Run) -> None:
 
 
 def progress_to(path: Optional[str]) -> Progress:
-    """A function that appends one line to the file which the action plugin follows; nothing where there is no such file."""
+    """A function that appends a line to the file which the action plugin follows; it does nothing without one."""
     if not path:
         return lambda line: None
     # The file is the action plugin's: never made here, and never through a link.

@@ -64,7 +64,7 @@ def node_facts(node: Mapping[str, Any]) -> NodeFacts:
 
 
 def cluster_runtime(nodes: Sequence[NodeFacts]) -> str:
-    """The runtime that operands are set up for: containerd as soon as one GPU node has it, or none is known (spec, 7.1)."""
+    """The runtime that operands are set up for: containerd as soon as one GPU node has it, or none is known."""
     found: Set[str] = {node.runtime for node in nodes}
     if "containerd" in found:
         return "containerd"
@@ -111,7 +111,7 @@ def named_objects(policy: Policy) -> List[Tuple[str, str]]:
 def read_named(
     connection: Connection, policy: Policy, namespace: str
 ) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
-    """Keys, and hashes of the content, of the objects that the policy names, by ``ConfigMap/name``. Contents are not kept."""
+    """Keys, and hashes of the content, of objects that the policy names, by ``ConfigMap/name``; contents are dropped."""
     keys: Dict[str, Tuple[str, ...]] = {}
     hashes: Dict[str, str] = {}
     for kind, name in named_objects(policy):

@@ -106,7 +106,7 @@ class _NodesRun:
         if bad:
             name = bad[0].id.split(" ", 1)[1]
             raise self.journal.failure(
-                f"MIG: {len(bad)} of {len(before)} nodes did not get their layout, the first is {name}: {bad[0].detail}. "
+                f"MIG: {len(bad)} of {len(before)} nodes did not get their layout, first {name}: {bad[0].detail}. "
                 f"See the log of the pod of nvidia-mig-manager on that node"
             )
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Sequence
 
 from .._kube._apply import Step, execute
@@ -61,9 +62,8 @@ class Journal:
         for number, step in enumerate(steps, 1):
             if number == 1 or number % 20 == 0:
                 self.request.progress(f"{what}: {step.verb} {step.ref} ({number}/{len(steps)})")
-            self.carry_out(
-                [step.action()], lambda step=step: self._execute(step), f"{what}: {step.verb} of {step.ref} failed"
-            )  # type: ignore[misc]
+            what_failed = f"{what}: {step.verb} of {step.ref} failed"
+            self.carry_out([step.action()], partial(self._execute, step), what_failed)
 
     def _execute(self, step: Step) -> None:
         self.add_findings(execute(self.request.connection, step, self.request.deadline))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._lists import list_objects
@@ -120,16 +121,13 @@ class NodePlanner:
             if number == 1 or number % 50 == 0:
                 self.request.progress(f"nodes: labels of {change.name} ({number}/{len(changes)})")
 
-            def compute(live: Mapping[str, Any], name: str = change.name) -> Dict[str, Any]:
-                return self.change(slim_node(dict(live)), wanted.get(name, Wanted())).patch()
+            compute = partial(self._patch_now, wanted.get(change.name, Wanted()))
+            act = partial(patch_node, self.request.connection, change.node, compute, self.request.deadline)
+            journal.carry_out(change.actions(), act, f"node {change.name}: its labels cannot be written")
 
-            journal.carry_out(
-                change.actions(),
-                lambda node=change.node, compute=compute: patch_node(  # type: ignore[misc]
-                    self.request.connection, node, compute, self.request.deadline
-                ),
-                f"node {change.name}: its labels cannot be written",
-            )
+    def _patch_now(self, wanted: Wanted, live: Mapping[str, Any]) -> Dict[str, Any]:
+        """The patch of a node as it is now, which may be another than when it was planned."""
+        return self.change(slim_node(dict(live)), wanted).patch()
 
 
 def read_groups(request: Request) -> Tuple[List[NodeGroup], List[Finding]]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Who else runs a GPU stack in the cluster: the GPU Operator's controller, and a Node Feature Discovery that is not ours."""
+"""Who else runs a part of the stack: the GPU Operator's controller, and a Node Feature Discovery that is not ours."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from .._operands._nfd_found import detect
 from .._plan import ERROR, Finding
 
 OPERATOR_LEASE = "53822513.nvidia.com"
+
+
+def runs_operator(connection: Connection) -> bool:
+    """Whether the GPU Operator's controller runs."""
+    return bool(operator_findings(connection))
 
 
 def operator_findings(connection: Connection) -> List[Finding]:

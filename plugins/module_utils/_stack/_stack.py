@@ -15,6 +15,7 @@ from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, path, ref
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
+from .._nodes._stage import gaps_of, offers, rows
 from .._operands import _nfd, build_by_operand, problems
 from .._operands._namespace import namespace as namespace_object
 from .._operands._types import ClusterFacts, NodeFacts, Operand
@@ -298,26 +299,23 @@ class StackRun:
         """Each node's allocatable GPUs, which only the kubelet writes."""
         if not self.policy.device_plugin.enabled:
             return
-        gpu_nodes = [node for node in self.nodes if _serves(node)]
-        names = {node["metadata"]["name"] for node in gpu_nodes}
+        names = {node["metadata"]["name"] for node in self.nodes if _serves(node)}
 
         def missing(node: Mapping[str, Any]) -> str:
-            return "" if node["metadata"]["name"] not in names or gpu_resources(node) else "offers no GPU yet"
+            return "; ".join(gaps_of(node)) if node["metadata"]["name"] in names else ""
 
         current, gaps = wait_for_nodes(self.journal, self.nodes, missing, "allocatable")
         self.nodes = current
         for node in sorted(current, key=lambda n: str(n["metadata"]["name"])):
             name = str(node["metadata"]["name"])
             if name in names:
-                offers = ", ".join(f"{count} {what}" for what, count in sorted(gpu_resources(node).items()))
-                self.journal.verified.append(
-                    Check(f"allocatable {name}", name not in gaps, offers or gaps.get(name, ""))
-                )
+                offered = ", ".join(f"{count} {what}" for what, count in offers(node).items())
+                check = Check(f"allocatable {name}", name not in gaps, gaps.get(name) or f"offers {offered}")
+                self.journal.verified.append(check)
         if gaps:
-            shown = ", ".join(sorted(gaps)[:10])
-            raise self.journal.failure(
-                f"device plugin: its pods are ready, but {len(gaps)} nodes offer no GPU: {shown}"
-            )
+            name, text = sorted(gaps.items())[0]
+            more = f" (and {len(gaps) - 1} more nodes)" if len(gaps) > 1 else ""
+            raise self.journal.failure(f"device plugin: its pods are ready, but node {name} {text}{more}")
 
     def _report(self, last: Plan) -> None:
         self.journal.found.update(
@@ -325,7 +323,7 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=[],
+            nodes=rows(self.nodes),
         )
 
 
@@ -390,16 +388,9 @@ _OURS = f"{MANAGED_BY}={MANAGER}"
 
 
 def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:
-    return NodeChange(node, (plan_removal(node_facts(node), node["spec"].get("taints") or [], nfd_ours),))
-
-
-def gpu_resources(node: Mapping[str, Any]) -> Dict[str, int]:
-    """GPU resources that a node offers: whole or shared GPUs and MIG devices, without those of count 0."""
-    offers = node["status"].get("allocatable") or {}
-    found = {
-        name: int(count) for name, count in offers.items() if name.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))
-    }
-    return {name: count for name, count in found.items() if count > 0}
+    return NodeChange(
+        node, (plan_removal(node_facts(node), nfd_ours=nfd_ours, taints=node["spec"].get("taints") or []),)
+    )
 
 
 def _serves(node: Mapping[str, Any]) -> bool:

@@ -93,7 +93,7 @@ def _sentence(journal: Journal, outcome: Outcome, driver_off: bool) -> str:
         if names:
             shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
             return (
-                f"no driver on {shown}: the policy has driver.enabled false, and the validation finds none on the host. "
+                f"no driver on {shown}: the policy has driver.enabled false, and validation finds none on the host. "
                 "Install one there, set driver.enabled to true, or keep the stack off these nodes with the label "
                 f"nvidia.com/gpu.deploy.operands=false. {text}"
             )

@@ -1,0 +1,107 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The state of a cluster's GPUs, read only; for a cluster that the GPU Operator runs as well."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Sequence
+
+from .._kube._lists import list_objects
+from .._kube._resources import Object, ours
+from .._nodes._stage import rows
+from .._plan import Failure, Finding, Result
+from ._facts import read_nodes
+from ._others import runs_operator
+from ._request import Progress, Request
+from ._table import node_table
+
+try:
+    import jmespath
+    from jmespath.exceptions import JMESPathError
+
+    HAS_JMESPATH = True
+except ImportError:
+    HAS_JMESPATH = False
+
+
+class InfoResult(Result):
+    """Result of an info module: found and findings, and what the query selects."""
+
+    selected: Any = None
+    asked = False
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Plain data for ``exit_json``."""
+        whole = super().as_dict()
+        answer = {key: whole[key] for key in ("changed", "found", "findings")}
+        return dict(answer, result=self.selected) if self.asked else answer
+
+
+def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress) -> InfoResult:
+    """Entry of the module of this name."""
+    query = _compiled(params.get("query"))
+    request = Request.from_params(params, check, progress)
+    connection, namespace = request.connection, request.namespace
+    nodes = read_nodes(connection)
+    pods = list_objects(connection, "Pod", namespace).items
+    daemonsets = list_objects(connection, "DaemonSet", namespace).items
+    found_rows = rows(nodes, pods, daemonsets)
+    if any(not row["ready"] for row in found_rows):
+        found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
+    version = connection.get("/version")
+    result = InfoResult(findings=_unserved(nodes))
+    result.found = {
+        "manager": _manager(request, daemonsets),
+        "namespace": namespace,
+        "kubernetes": str(version.get("gitVersion", "")),
+        "table": node_table(found_rows),
+        "nodes": found_rows,
+        "requests": {"total": connection.stats["requests"], "writes": connection.stats["writes"]},
+    }
+    if params.get("show_table"):
+        for line in result.found["table"]:
+            progress(line)
+    if query is not None:
+        result.asked, result.selected = True, _select(query, result.found)
+    return result
+
+
+def _compiled(text: Any) -> Any:
+    if not text:
+        return None
+    if not HAS_JMESPATH:
+        raise Failure("query needs the Python package jmespath where this module runs. Nothing has been read.")
+    try:
+        return jmespath.compile(text)
+    except JMESPathError as error:
+        raise Failure(f"query: {text!r} is not a JMESPath expression: {' '.join(str(error).split())}") from error
+
+
+def _select(query: Any, found: Mapping[str, Any]) -> Any:
+    try:
+        return query.search(found)
+    except JMESPathError as error:
+        raise Failure(
+            f"query: cannot be evaluated: {' '.join(str(error).split())}", Result(found=dict(found))
+        ) from error
+
+
+def _manager(request: Request, daemonsets: Sequence[Object]) -> str:
+    if any(ours(daemonset) for daemonset in daemonsets):
+        return "gpufleet"
+    return "operator" if runs_operator(request.connection) else "none"
+
+
+def _unserved(nodes: Sequence[Object]) -> List[Finding]:
+    """Without NFD no node is known to have a GPU."""
+    if not nodes or any(_has_feature(node) for node in nodes):
+        return []
+    detail = "no node has labels of Node Feature Discovery, so no GPU is known"
+    return [
+        Finding("nfd-labels-missing", "warning", detail, remedy="Run gpufleet.nvidia.cluster_policy, or deploy NFD.")
+    ]
+
+
+def _has_feature(node: Object) -> bool:
+    return any(key.startswith("feature.node.kubernetes.io/") for key in node["metadata"].get("labels") or {})
