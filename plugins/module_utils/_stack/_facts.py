@@ -111,7 +111,7 @@ def named_objects(policy: Policy) -> List[Tuple[str, str]]:
 def read_named(
     connection: Connection, policy: Policy, namespace: str
 ) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
-    """Keys, and hashes of the content, of objects that the policy names, by ``ConfigMap/name``; contents are dropped."""
+    """Keys and content hashes of the objects that the policy names, by ``ConfigMap/name``; contents are dropped."""
     keys: Dict[str, Tuple[str, ...]] = {}
     hashes: Dict[str, str] = {}
     for kind, name in named_objects(policy):

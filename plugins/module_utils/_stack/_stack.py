@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, plan, rehearse, wait_gone
 from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
-from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, path, ref
+from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
 from .._nodes._stage import gaps_of, offers, rows
 from .._operands import _nfd, build_by_operand, problems
 from .._operands._namespace import namespace as namespace_object
 from .._operands._types import ClusterFacts, NodeFacts, Operand
-from .._plan import Check, Failure, Result, errors, refusal
+from .._plan import WARNING, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from ._facts import DRIVER_DAEMONSET, driver_os, node_facts, read_named, read_nodes, slim_node, with_nodes
@@ -340,6 +340,7 @@ class _Removal:
         notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
         extra = [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
         made = plan(self.connection, [], kinds=[*KINDS, *extra], deadline=self.request.deadline)
+        made.steps = [step for step in made.steps if step.ref.kind != "Namespace" or self._is_free(step.ref.name)]
         nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         changes = self._changes(nfd_ours)
         self.journal.expect(step.action() for step in made.steps)
@@ -358,6 +359,20 @@ class _Removal:
         self.journal.run_steps(rest, "removal")
         self._wait_gone(rest)
         return self.journal.result()
+
+    def _is_free(self, namespace: str) -> bool:
+        """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""
+        others = []
+        for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount", "DaemonSet", "Deployment", "Pod"):
+            for item in list_objects(self.connection, kind, namespace, metadata_only=True).items:
+                if not ours(item) and not _goes_by_itself(item):
+                    others.append(f"{kind} {item['metadata']['name']}")
+        if others:
+            shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+            detail = f"stays, since it holds what this collection did not make: {shown}"
+            remedy = f"Delete it by hand when that may go: kubectl delete namespace {namespace}"
+            self.journal.add_findings([Finding("left", WARNING, detail, f"Namespace {namespace}", remedy=remedy)])
+        return not others
 
     def _changes(self, nfd_ours: bool) -> List[NodeChange]:
         changes = [_removal_of(node, nfd_ours) for node in read_nodes(self.connection)]
@@ -391,6 +406,12 @@ def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:
     return NodeChange(
         node, (plan_removal(node_facts(node), nfd_ours=nfd_ours, taints=node["spec"].get("taints") or []),)
     )
+
+
+def _goes_by_itself(item: Object) -> bool:
+    """Objects that Kubernetes puts into each namespace, and those that go with their owner."""
+    name = item["metadata"]["name"]
+    return bool(item["metadata"].get("ownerReferences")) or name in ("kube-root-ca.crt", "default")
 
 
 def _serves(node: Mapping[str, Any]) -> bool:
