@@ -93,6 +93,7 @@ RELEASES: Dict[str, Release] = {
             **_driver("580.126.20", "v0.10.0"),
             **_plugin("v1.19.0", "v0.19.0"),
             **_dcgm("4.5.2-1-ubuntu22.04", "4.5.1-4.8.0-distroless"),
+            "vfioManager": (_CLOUD, "k8s-driver-manager", "v0.10.0"),
             "migManager": (_CLOUD, "k8s-mig-manager", "v0.14.0"),
             "gds": (_CLOUD, "nvidia-fs", "2.27.3"),
             "gdrcopy": (_CLOUD, "gdrdrv", "v2.5.2"),

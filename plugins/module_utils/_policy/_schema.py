@@ -347,7 +347,7 @@ _DRIVER: Tuple[Key, ...] = (
       allowed=("auto", "open", "proprietary")),
     K("driver.usePrecompiled", "bool", False, "driver images with modules made for one kernel", nil=False, keep=True),
     K("driver.useOpenKernelModules", "bool", UNSET, "open kernel modules", status=DEAD,
-      note="It does nothing, silently. Write driver.kernelModuleType: open."),
+      note="Write driver.kernelModuleType: open."),
     *_probe(
         "driver.startupProbe",
         {"initialDelaySeconds": 60, "periodSeconds": 10, "timeoutSeconds": 60, "failureThreshold": 120},
@@ -449,9 +449,10 @@ _SANDBOX_KEYS: Tuple[Key, ...] = _later(
         K("ccManager.defaultMode", "enum", "on", "confidential computing mode", allowed=("on", "off", "devtools")),
     ),
     _SANDBOX,
-) + (
-    K("kataManager", "object", UNSET, "Kata manager", status=DEAD, note="The operator runs no Kata manager any more."),
 )
+
+_KATA_MANAGER = K("kataManager", "object", UNSET, "Kata manager", status=DEAD,
+                  note="The operator runs no Kata manager any more.")
 
 _DRA_KEYS: Tuple[Key, ...] = _values_only(
     _later(
@@ -535,7 +536,8 @@ _NFD_KEYS: Tuple[Key, ...] = _values_only(
         *_nfd_pod("master", "deployment"),
         K(f"{_NFD}.worker.enable", "bool", True, "deploy the workers"),
         K(f"{_NFD}.worker.config", "object",
-          {"sources": {"pci": {"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"], "deviceLabelFields": ["vendor"]}}},
+          {"sources": {"pci": {"deviceClassWhitelist": ["02", "0200", "0207", "0300", "0302"],
+                               "deviceLabelFields": ["vendor"]}}},
           "nfd-worker.conf"),
         K(f"{_NFD}.worker.options", "object", UNSET, "nfd-worker.conf", status=OLDER,
           note="Write it under worker.config."),
@@ -638,7 +640,7 @@ def _ordered() -> Tuple[Key, ...]:
     for part in PARTS:
         rows.extend(shared[part.name])
         rows.extend(row for row in special if row.path.split(".")[0] == part.name)
-    rows.extend((*_SANDBOX_KEYS, *_DRA_KEYS, *_NFD_KEYS, *_OLDER_KEYS))
+    rows.extend((*_SANDBOX_KEYS, _KATA_MANAGER, *_DRA_KEYS, *_NFD_KEYS, *_OLDER_KEYS))
     return tuple(rows)
 
 
