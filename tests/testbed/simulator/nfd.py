@@ -115,6 +115,9 @@ def _match(op: str, value: list[str], there: bool, found: str) -> bool:
         "InRegexp": lambda: any(re.search(v, found) for v in value),
         "Gt": lambda: number is not None and number > int(value[0]),
         "Lt": lambda: number is not None and number < int(value[0]),
+        "Ge": lambda: number is not None and number >= int(value[0]),
+        "Le": lambda: number is not None and number <= int(value[0]),
+        "GeLe": lambda: number is not None and int(value[0]) <= number <= int(value[1]),
         "GtLt": lambda: number is not None and int(value[0]) < number < int(value[1]),
         "IsTrue": lambda: found == "true", "IsFalse": lambda: found == "false",
     }  # fmt: skip
@@ -124,8 +127,11 @@ def _match(op: str, value: list[str], there: bool, found: str) -> bool:
 def _matches(term: Object, found: Object) -> bool:
     name = term["feature"]
     expressions = term.get("matchExpressions") or {}
+    by_name = term.get("matchName")
 
     def all_of(elements: Mapping[str, Any]) -> bool:
+        if by_name and not any(_match(by_name["op"], [str(v) for v in by_name.get("value") or []], True, key) for key in elements):
+            return False
         return all(
             _match(e["op"], [str(v) for v in e.get("value") or []], key in elements, str(elements[key]) if isinstance(elements.get(key), str) else "")
             for key, e in expressions.items()
