@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Simulates a fleet of GPU nodes on a running control plane, until SIGTERM.
 
-    python -m ansible_collections.gpufleet.nvidia.tests.testbed.simulator --kubeconfig FILE --fleet default
+python -m ansible_collections.gpufleet.nvidia.tests.testbed.simulator --kubeconfig FILE --fleet default
 """
 
 from __future__ import annotations
@@ -25,10 +25,17 @@ PRACTICE_SPEED = 14.0
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="simulator", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--kubeconfig", type=Path, required=True, help="of the user whose name the simulator's own writes carry")
+    parser.add_argument(
+        "--kubeconfig", type=Path, required=True, help="of the user whose name the simulator's own writes carry"
+    )
     parser.add_argument("--fleet", required=True, help="name of a fleet in tests/testbed/fleets, or a file")
     parser.add_argument("--nodes", type=int, help="repeat the fleet's GPU groups until there are so many nodes")
-    parser.add_argument("--speed", type=float, default=PRACTICE_SPEED, help="times faster than life; inf: nothing waits (default %(default)g)")
+    parser.add_argument(
+        "--speed",
+        type=float,
+        default=PRACTICE_SPEED,
+        help="times faster than life; inf: nothing waits (default %(default)g)",
+    )
     parser.add_argument("--control", type=Path, help="YAML file with faults, read again when it changes")
     parser.add_argument("--ready-file", type=Path, help="touched when all nodes exist")
     options = parser.parse_args(argv)

@@ -109,7 +109,9 @@ def resources(gpus: list[Gpu], strategy: str, config: PluginConfig) -> dict[str,
         for gpu in gpus:
             most = 48 if gpu.product.compute >= (7, 5) else 16
             if sharing.replicas.get("nvidia.com/gpu", 0) > most:
-                raise PluginError(f"invalid MPS configuration: maximum allowed replicas exceeded: {sharing.replicas['nvidia.com/gpu']} > {most}")
+                raise PluginError(
+                    f"invalid MPS configuration: maximum allowed replicas exceeded: {sharing.replicas['nvidia.com/gpu']} > {most}"
+                )
     counts: dict[str, int] = {}
     on = [g for g in gpus if g.mig_enabled]
     if strategy == "none" or not on:
@@ -145,7 +147,17 @@ def resources(gpus: list[Gpu], strategy: str, config: PluginConfig) -> dict[str,
 
 # -- GFD
 
-_CUDA = {535: (12, 2), 550: (12, 4), 560: (12, 6), 570: (12, 8), 575: (12, 9), 580: (13, 0), 590: (13, 1), 595: (13, 2), 610: (13, 3)}
+_CUDA = {
+    535: (12, 2),
+    550: (12, 4),
+    560: (12, 6),
+    570: (12, 8),
+    575: (12, 9),
+    580: (13, 0),
+    590: (13, 1),
+    595: (13, 2),
+    610: (13, 3),
+}
 
 
 def clean(text: str) -> str:
@@ -207,7 +219,9 @@ def labels(gpus: list[Gpu], strategy: str, config: PluginConfig, driver: str, ma
                 name = f"{p}mig-{instance.replace('+', '.')}"
                 out.update(_mig_labels(name, gpu, instance, count, config, name))
     classes = {g.product.pci_class for g in gpus}
-    out[f"{p}gpu.mode"] = {frozenset({"0302"}): "compute", frozenset({"0300"}): "graphics"}.get(frozenset(classes), "unknown")
+    out[f"{p}gpu.mode"] = {frozenset({"0302"}): "compute", frozenset({"0300"}): "graphics"}.get(
+        frozenset(classes), "unknown"
+    )
     out[f"{p}vgpu.present"] = "false"
     return out
 
@@ -222,7 +236,9 @@ def _shared(config: PluginConfig, resource: str, shareable: bool) -> tuple[str, 
     return str(replicas), config.sharing.kind, "" if config.sharing.renamed else " SHARED"
 
 
-def _gpu_labels(prefix: str, product: Product, count: int, config: PluginConfig, resource: str, shareable: bool) -> dict[str, str]:
+def _gpu_labels(
+    prefix: str, product: Product, count: int, config: PluginConfig, resource: str, shareable: bool
+) -> dict[str, str]:
     replicas, strategy, suffix = _shared(config, resource, shareable)
     return {
         f"{prefix}.product": clean(product.name + suffix), f"{prefix}.count": str(count), f"{prefix}.replicas": replicas,
@@ -231,7 +247,9 @@ def _gpu_labels(prefix: str, product: Product, count: int, config: PluginConfig,
     }  # fmt: skip
 
 
-def _mig_labels(prefix: str, gpu: Gpu, instance: str, count: int, config: PluginConfig, resource: str) -> dict[str, str]:
+def _mig_labels(
+    prefix: str, gpu: Gpu, instance: str, count: int, config: PluginConfig, resource: str
+) -> dict[str, str]:
     profile = profile_of(gpu, instance)
     replicas, strategy, suffix = _shared(config, resource, True)
     part = re.match(r"^(\d+)c\.", instance)

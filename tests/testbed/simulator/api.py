@@ -48,7 +48,9 @@ class Client:
         name = "pod" if as_pod else "own"
         found = getattr(self._local, name, None)
         if found is None:
-            found = http.client.HTTPSConnection(self.host, self.port, timeout=60, context=self._tls if as_pod else self._own_tls)
+            found = http.client.HTTPSConnection(
+                self.host, self.port, timeout=60, context=self._tls if as_pod else self._own_tls
+            )
             setattr(self._local, name, found)
         return found  # type: ignore[no-any-return]
 
@@ -86,7 +88,9 @@ class Client:
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=timeout + 30, context=self._own_tls)
         try:
             parameters = f"?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={timeout}{'&' + query if query else ''}"
-            connection.request("GET", path + parameters, headers={"Accept": "application/json", "User-Agent": "gpu-node-simulator"})
+            connection.request(
+                "GET", path + parameters, headers={"Accept": "application/json", "User-Agent": "gpu-node-simulator"}
+            )
             answer = connection.getresponse()
             if answer.status == 410:
                 raise Gone
@@ -143,7 +147,11 @@ class AccountApi:
         with self._lock:
             if fresh or time.monotonic() > self._until:
                 path = f"/api/v1/namespaces/{self.namespace}/serviceaccounts/{self.name}/token"
-                body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 3600}}
+                body = {
+                    "apiVersion": "authentication.k8s.io/v1",
+                    "kind": "TokenRequest",
+                    "spec": {"expirationSeconds": 3600},
+                }
                 self._token = self.client.call("POST", path, body)["status"]["token"]
                 self._until = time.monotonic() + 2400
             return self._token
@@ -175,7 +183,14 @@ class AccountApi:
 class Informer(threading.Thread):
     """Lists, then watches, a kind; tells every change. A kind that does not exist yet is asked for until it does."""
 
-    def __init__(self, client: Client, path: str, on_event: Callable[[str, Object], None], stopping: threading.Event, query: str = "") -> None:
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        on_event: Callable[[str, Object], None],
+        stopping: threading.Event,
+        query: str = "",
+    ) -> None:
         super().__init__(name=f"watch {path}", daemon=True)
         self.client, self.path, self.on_event, self.stopping, self.query = client, path, on_event, stopping, query
         self.synced = threading.Event()

@@ -76,7 +76,9 @@ class Done:
 class World:
     """The cluster as the simulator's caches know it, and simulated time. Tests make one without a cluster."""
 
-    def __init__(self, faults: Faults | None = None, speed: float = math.inf, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, faults: Faults | None = None, speed: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.faults = faults or Faults()
         self.speed = speed
         self.clock = clock
@@ -136,7 +138,9 @@ class Ctx:
             raise Crash(f"{name} is not set: {why}")
         return value
 
-    def need_mount(self, path: str, why: str, host: str | None = None, propagation: str = "", writable: bool = False) -> Place:
+    def need_mount(
+        self, path: str, why: str, host: str | None = None, propagation: str = "", writable: bool = False
+    ) -> Place:
         """A host folder or file behind a path. Crash, naming the path, where it is missing or another one."""
         place = self.container.place(path)
         if place is None or place.kind != "host":
@@ -178,7 +182,9 @@ class Ctx:
     def _config_files(self, place: Place) -> dict[str, str]:
         source = place.volume[place.kind]
         name = source.get("name") or source.get("secretName", "")
-        data = (self.world.configmap if place.kind == "configMap" else self.world.secret)(self.pod.namespace, name) or {}
+        data = (self.world.configmap if place.kind == "configMap" else self.world.secret)(
+            self.pod.namespace, name
+        ) or {}
         if source.get("items"):
             return {item["path"]: data[item["key"]] for item in source["items"] if item["key"] in data}
         return dict(data)

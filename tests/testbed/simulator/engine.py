@@ -17,7 +17,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import fleet, kubelet, registry
+from . import fleet, kubelet
 from .api import MERGE, AccountApi, Client, Informer
 from .context import ApiError, World
 from .faults import Faults
@@ -44,7 +44,7 @@ class Seat:
     stopped: bool = False
     gone: bool = False
     stop_at: float | None = None
-    follows_features: bool = False
+    finished: bool = False
 
 
 class Agenda:
@@ -100,6 +100,7 @@ class Engine:
         self.by_node: dict[str, dict[str, Object]] = {name: {} for name in self.world.nodes}
         self._accounts: dict[tuple[str, str], AccountApi] = {}
         self._lock = threading.Lock()
+        self._followers: set[str] = set()  # pods that look at NodeFeature objects and nodes: nfd-master, nfd-gc
         self._ips = itertools.count(1)
         self._sent_resources: dict[str, tuple[dict[str, int], dict[str, int]]] = {}
         self._threads = [threading.Thread(target=self._work, name=f"worker {i}", daemon=True) for i in range(workers)]
@@ -180,7 +181,9 @@ class Engine:
         if (old or {}).get("data") == item.get("data") and kind != "DELETED" and old is not None:
             return
         for uid, seat in list(self.seats.items()):
-            if seat.obj["metadata"]["namespace"] == key[0] and f'"{key[1]}"' in str(seat.obj["spec"].get("volumes")).replace("'", '"'):
+            if seat.obj["metadata"]["namespace"] == key[0] and f'"{key[1]}"' in str(
+                seat.obj["spec"].get("volumes")
+            ).replace("'", '"'):
                 self.agenda.add(uid, 0.0)
 
     def _on_service(self, kind: str, item: Object) -> None:
@@ -212,14 +215,8 @@ class Engine:
         self._wake_masters()
 
     def _wake_masters(self) -> None:
-        for uid, seat in list(self.seats.items()) if len(self.seats) < 50 else self._followers():
-            if seat.follows_features:
-                self.agenda.add(uid, 0.05)
-
-    def _followers(self) -> list[tuple[str, Seat]]:
-        return [(uid, self.seats[uid]) for uid in list(self._follower_uids) if uid in self.seats]
-
-    _follower_uids: set[str] = set()
+        for uid in list(self._followers):
+            self.agenda.add(uid, 0.05)
 
     def _on_pod(self, kind: str, item: Object) -> None:
         uid, meta = item["metadata"]["uid"], item["metadata"]
@@ -246,9 +243,10 @@ class Engine:
             if item["spec"].get("hostNetwork"):
                 seat.run.ip = kubelet.node_ip(node)
             commands = {w for c in item["spec"]["containers"] for w in (c.get("command") or [])}
-            seat.follows_features = bool(commands & {"nfd-master", "nfd-gc"})
-            if seat.follows_features:
-                self._follower_uids.add(uid)
+            if commands & {"nfd-master", "nfd-gc"}:
+                self._followers.add(uid)
+            # After a restart of the simulator: what has ended stays so, the rest starts again as after a reboot.
+            seat.finished = (item.get("status") or {}).get("phase") in ("Succeeded", "Failed")
             self.seats[uid] = seat
             self.agenda.add(uid, 0.0)
             return
@@ -308,7 +306,7 @@ class Engine:
         version = node.version
         if seat.gone or pod.meta.get("deletionTimestamp"):
             self._end(uid, seat, pod, api)
-        else:
+        elif not seat.finished:
             result = kubelet.sync(seat.run, pod, node, self.world, api)
             if result.status != seat.run.sent:
                 path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
@@ -336,12 +334,21 @@ class Engine:
         if not seat.gone:
             path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
             try:
-                self.client.call("DELETE", path, {"kind": "DeleteOptions", "apiVersion": "v1", "gracePeriodSeconds": 0, "preconditions": {"uid": uid}})
+                self.client.call(
+                    "DELETE",
+                    path,
+                    {
+                        "kind": "DeleteOptions",
+                        "apiVersion": "v1",
+                        "gracePeriodSeconds": 0,
+                        "preconditions": {"uid": uid},
+                    },
+                )
             except ApiError as error:
                 if error.status not in (404, 409):
                     raise
         self.seats.pop(uid, None)
-        self._follower_uids.discard(uid)
+        self._followers.discard(uid)
         self.by_node[seat.node.name].pop(uid, None)
         seat.node.changed()
 
@@ -366,8 +373,12 @@ class Engine:
         old = self._sent_resources.get(node.name, ({}, {}))
         if state == old:
             return
-        capacity: dict[str, Any] = {key: None for key in old[0] if key not in state[0]} | {k: str(v) for k, v in state[0].items()}
-        healthy: dict[str, Any] = {key: None for key in old[0] if key not in state[0]} | {k: str(state[1].get(k, 0)) for k in state[0]}
+        capacity: dict[str, Any] = {key: None for key in old[0] if key not in state[0]} | {
+            k: str(v) for k, v in state[0].items()
+        }
+        healthy: dict[str, Any] = {key: None for key in old[0] if key not in state[0]} | {
+            k: str(state[1].get(k, 0)) for k in state[0]
+        }
         path = f"/api/v1/nodes/{node.name}/status"
         self.client.call("PATCH", path, {"status": {"capacity": capacity, "allocatable": healthy}}, kind=MERGE)
         self._sent_resources[node.name] = state
@@ -375,7 +386,3 @@ class Engine:
 
 def say(line: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
-
-
-def programs_of(pod: Object) -> list[str]:
-    return [registry.program_of(c.get("image", "")) for c in pod["spec"].get("containers") or []]

@@ -42,7 +42,9 @@ class Faults:
         for faults in (data.get("nodes") or {}).values():
             unknown |= set(faults or {}) - NODE_KEYS
         if unknown:
-            raise ValueError(f"unknown faults {', '.join(sorted(unknown))}; known: images_missing, images_extra, nodes.*.{{{', '.join(sorted(NODE_KEYS))}}}")
+            raise ValueError(
+                f"unknown faults {', '.join(sorted(unknown))}; known: images_missing, images_extra, nodes.*.{{{', '.join(sorted(NODE_KEYS))}}}"
+            )
         self.images_missing = as_list(data.get("images_missing"))
         self.images_extra = as_list(data.get("images_extra"))
         self._nodes: dict[str, dict[str, Any]] = data.get("nodes") or {}

@@ -75,7 +75,9 @@ def _group(path: Path, row: dict[str, Any]) -> dict[str, Any]:
     where = f"{path}: node group {row.get('name', '(without name)')!r}"
     unknown = set(row) - _FIELDS - {"count"}
     if unknown:
-        raise FleetError(f"{where}: unknown key {', '.join(sorted(unknown))}; known: {', '.join(sorted(_FIELDS | {'count'}))}")
+        raise FleetError(
+            f"{where}: unknown key {', '.join(sorted(unknown))}; known: {', '.join(sorted(_FIELDS | {'count'}))}"
+        )
     if not isinstance(row.get("name"), str):
         raise FleetError(f"{where}: name is missing")
     group = {"count": 1, **row}
@@ -92,7 +94,9 @@ def _group(path: Path, row: dict[str, Any]) -> dict[str, Any]:
         raise FleetError(f"{where}: runtime or distribution {kind!r} is not one of {', '.join(RUNTIMES)}")
     group["mig"] = tuple(group.get("mig", ()))
     group["labels"] = tuple(sorted((str(k), str(v)) for k, v in (group.get("labels") or {}).items()))
-    group["taints"] = tuple(tuple(sorted((str(k), str(v)) for k, v in taint.items())) for taint in group.get("taints") or ())
+    group["taints"] = tuple(
+        tuple(sorted((str(k), str(v)) for k, v in taint.items())) for taint in group.get("taints") or ()
+    )
     return group
 
 
@@ -128,13 +132,30 @@ def node_object(spec: NodeSpec, number: int) -> Object:
             ("Ready", "True", "KubeletReady", "kubelet is posting ready status"),
         )
     ]  # fmt: skip
-    images = [{"names": [name, f"{name.split(':')[0]}@sha256:{i:064x}"], "sizeBytes": 10_000_000 + i} for i, name in enumerate(_SYSTEM_IMAGES)]
+    images = [
+        {"names": [name, f"{name.split(':')[0]}@sha256:{i:064x}"], "sizeBytes": 10_000_000 + i}
+        for i, name in enumerate(_SYSTEM_IMAGES)
+    ]
     images += [
-        {"names": [f"registry.example.com/team/app-{i}@sha256:{i:064x}", f"registry.example.com/team/app-{i}:1.{i}"], "sizeBytes": 90_000_000 - i}
+        {
+            "names": [f"registry.example.com/team/app-{i}@sha256:{i:064x}", f"registry.example.com/team/app-{i}:1.{i}"],
+            "sizeBytes": 90_000_000 - i,
+        }
         for i in range(45)
     ]
-    system = re.sub(r" LTS$", "", _OS_IMAGE.get(spec.os_id, spec.os_id + " {}")) if spec.os_id != "ubuntu" else _OS_IMAGE["ubuntu"]
-    size = {"cpu": spec.cpu, "memory": spec.memory, "pods": spec.pods, "ephemeral-storage": "960Gi", "hugepages-1Gi": "0", "hugepages-2Mi": "0"}
+    system = (
+        re.sub(r" LTS$", "", _OS_IMAGE.get(spec.os_id, spec.os_id + " {}"))
+        if spec.os_id != "ubuntu"
+        else _OS_IMAGE["ubuntu"]
+    )
+    size = {
+        "cpu": spec.cpu,
+        "memory": spec.memory,
+        "pods": spec.pods,
+        "ephemeral-storage": "960Gi",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": "0",
+    }
     return {
         "apiVersion": "v1", "kind": "Node",
         "metadata": {

@@ -24,7 +24,7 @@ RETRY_FLOOR, RETRY_CEILING = 0.25, 4.0
 
 
 def timestamp() -> str:
-    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 @dataclass
@@ -114,8 +114,12 @@ class _Look:
                     fs.write(path, "")
                 elif kind in ("Directory", "DirectoryOrCreate") and not folder:
                     return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a directory'
-                elif kind in ("File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice") and not (there and not folder):
-                    what = {"Socket": "socket", "CharDevice": "character device", "BlockDevice": "block device"}.get(kind, "file")
+                elif kind in ("File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice") and not (
+                    there and not folder
+                ):
+                    what = {"Socket": "socket", "CharDevice": "character device", "BlockDevice": "block device"}.get(
+                        kind, "file"
+                    )
                     return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a {what}'
                 elif kind == "" and not there:
                     fs.make(path)  # the runtime makes what is missing
@@ -159,10 +163,16 @@ class _Look:
         now = self.world.now()
         if not state.pulled and not self.pull(container, state, now):
             return False
-        if "waiting" in state.state and state.state["waiting"].get("reason") == "CrashLoopBackOff" and now < state.retry_at:
+        if (
+            "waiting" in state.state
+            and state.state["waiting"].get("reason") == "CrashLoopBackOff"
+            and now < state.retry_at
+        ):
             self.again(state.retry_at - now)
             return False
-        if "terminated" in state.state and now < state.retry_at:  # the short while in which the status shows the end itself
+        if (
+            "terminated" in state.state and now < state.retry_at
+        ):  # the short while in which the status shows the end itself
             if state.mem.pop("shown", False):
                 name = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
                 wait = round(min(BACKOFF_MAX, BACKOFF_FIRST * 2 ** (state.failures - 1)))
@@ -182,7 +192,18 @@ class _Look:
             self.run.problem = f"{container.name}: {error}"
             self.again(self.retry(0, 5.0, 5.0))
             return False
-        ctx = Ctx(self.pod, container, self.node, self.world, self.api, env, state.mem, self.run.volumes, state.image, state.log)
+        ctx = Ctx(
+            self.pod,
+            container,
+            self.node,
+            self.world,
+            self.api,
+            env,
+            state.mem,
+            self.run.volumes,
+            state.image,
+            state.log,
+        )
         return self.step(container, state, ctx)
 
     def pull(self, container: Container, state: ContainerRun, now: float) -> bool:
@@ -194,7 +215,9 @@ class _Look:
         else:
             image = registry.find(container.image, faults.images_missing, faults.images_extra)
         if policy == "Never" and not present:
-            state.waiting("ErrImageNeverPull", f'Container image "{container.image}" is not present with pull policy of Never')
+            state.waiting(
+                "ErrImageNeverPull", f'Container image "{container.image}" is not present with pull policy of Never'
+            )
             self.run.problem = f"{container.name}: image {container.image} is not present, pull policy Never"
             return False
         if image is None:
@@ -203,7 +226,9 @@ class _Look:
             if state.pull_failed and now < state.retry_at:
                 if not state.reported_pull:
                     state.reported_pull = True
-                    state.waiting("ImagePullBackOff", f'Back-off pulling image "{container.image}": ErrImagePull: {words}')
+                    state.waiting(
+                        "ImagePullBackOff", f'Back-off pulling image "{container.image}": ErrImagePull: {words}'
+                    )
                     self.event("BackOff", f'Back-off pulling image "{container.image}"', "Normal")
                     self.event("Failed", "Error: ImagePullBackOff")
                 self.again(state.retry_at - now)
@@ -254,9 +279,6 @@ class _Look:
                 self.again(self.world.scaled(result.again) or 1.0)
             self.probes(container, state, ctx, program, result)
         except Wait as wait:
-            if state.up is not None and "running" in state.state and state.ready:
-                return True  # a running service that waits for something of the side stays ready
-            self.run.problem = f"{container.name}: {wait.reason}"
             if not state.log or state.log[-1] != wait.reason:
                 state.log.append(wait.reason)
             state.waits += 1
@@ -264,7 +286,11 @@ class _Look:
                 self.again(wait.seconds)
             else:
                 self.again(max(self.world.scaled(wait.seconds), min(10.0, 0.5 * 2 ** min(state.waits, 5))))
-            return not container.init and "running" in state.state
+            if not (
+                state.up is not None and state.ready
+            ):  # a service that runs, and waits for something beside, stays ready
+                self.run.problem = f"{container.name}: {wait.reason}"
+            return not container.init
         except Crash as crash:
             if state.up is not None and program.stop:
                 program.stop(ctx)
@@ -275,7 +301,9 @@ class _Look:
     def finished(self, container: Container, state: ContainerRun, code: int, message: str) -> None:
         reason = "Completed" if code == 0 else "Error"
         started = state.state.get("running", {}).get("startedAt") or timestamp()
-        state.state = {"terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": timestamp()}}
+        state.state = {
+            "terminated": {"exitCode": code, "reason": reason, "startedAt": started, "finishedAt": timestamp()}
+        }
         if message:
             state.state["terminated"]["message"] = message
             state.log.append(message)
@@ -308,7 +336,9 @@ class _Look:
                 self.again(wait)
                 self.run.problem = f"{container.name}: waiting for its startup probe"
                 return
-            problem = program.startup(ctx) if "exec" in startup and program.startup else self.unanswered(startup, spec, up)
+            problem = (
+                program.startup(ctx) if "exec" in startup and program.startup else self.unanswered(startup, spec, up)
+            )
             if problem:
                 self.event("Unhealthy", f"Startup probe failed: {problem}")
                 self.run.problem = f"{container.name}: startup probe failed: {problem}"
@@ -322,7 +352,9 @@ class _Look:
         live = spec.get("livenessProbe")
         if live and "exec" not in live:
             problem = self.unanswered(live, spec, up)
-            patience = (live.get("initialDelaySeconds") or 0) + (live.get("failureThreshold") or 3) * (live.get("periodSeconds") or 10)
+            patience = (live.get("initialDelaySeconds") or 0) + (live.get("failureThreshold") or 3) * (
+                live.get("periodSeconds") or 10
+            )
             if problem and age >= self.world.scaled(patience):
                 self.event("Unhealthy", f"Liveness probe failed: {problem}")
                 self.event("Killing", f"Container {container.name} failed liveness probe, will be restarted", "Normal")
@@ -377,7 +409,10 @@ class _Look:
             else:
                 problem = self.sandbox_problem()
                 if problem:
-                    self.event("FailedCreatePodSandBox", f"Failed to create pod sandbox: rpc error: code = Unknown desc = {problem}")
+                    self.event(
+                        "FailedCreatePodSandBox",
+                        f"Failed to create pod sandbox: rpc error: code = Unknown desc = {problem}",
+                    )
             if problem:
                 run.problem = problem
                 reason = "PodInitializing" if pod.inits else "ContainerCreating"
@@ -393,7 +428,10 @@ class _Look:
                         run.of(later.name).waiting("PodInitializing")
                 return
         for container in pod.mains:
-            if run.of(container.name).state.get("waiting", {}).get("reason") == "PodInitializing" or not run.of(container.name).state:
+            if (
+                run.of(container.name).state.get("waiting", {}).get("reason") == "PodInitializing"
+                or not run.of(container.name).state
+            ):
                 run.of(container.name).waiting("ContainerCreating")
         for container in pod.mains:
             self.advance(container)
@@ -418,7 +456,10 @@ class _Look:
 
         initialized = all(run.of(c.name).done for c in pod.inits)
         finished = bool(pod.mains) and initialized and all(run.of(c.name).done for c in pod.mains)
-        failed = any(run.of(c.name).done and run.of(c.name).state.get("terminated", {}).get("exitCode") for c in (*pod.inits, *pod.mains))
+        failed = any(
+            run.of(c.name).done and run.of(c.name).state.get("terminated", {}).get("exitCode")
+            for c in (*pod.inits, *pod.mains)
+        )
         unready = [c.name for c in pod.mains if not run.of(c.name).ready]
         incomplete = [c.name for c in pod.inits if not run.of(c.name).done]
         if failed and (finished or not initialized):
@@ -433,9 +474,24 @@ class _Look:
         unready_text = f"containers with unready status: [{' '.join(unready)}]" if unready else ""
         conditions = [
             self.condition("PodReadyToStartContainers", run.sandbox and not finished, ""),
-            self.condition("Initialized", initialized, "ContainersNotInitialized", f"containers with incomplete status: [{' '.join(incomplete)}]"),
-            self.condition("Ready", not unready and initialized and not finished, "PodCompleted" if finished else "ContainersNotReady", unready_text),
-            self.condition("ContainersReady", not unready and initialized and not finished, "PodCompleted" if finished else "ContainersNotReady", unready_text),
+            self.condition(
+                "Initialized",
+                initialized,
+                "ContainersNotInitialized",
+                f"containers with incomplete status: [{' '.join(incomplete)}]",
+            ),
+            self.condition(
+                "Ready",
+                not unready and initialized and not finished,
+                "PodCompleted" if finished else "ContainersNotReady",
+                unready_text,
+            ),
+            self.condition(
+                "ContainersReady",
+                not unready and initialized and not finished,
+                "PodCompleted" if finished else "ContainersNotReady",
+                unready_text,
+            ),
         ]
         if finished:
             conditions[1] = self.condition("Initialized", True, "PodCompleted")

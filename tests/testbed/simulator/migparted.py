@@ -149,7 +149,9 @@ def apply(entries: tuple[Entry, ...], node: Node, gpus: list[Gpu], busy: str) ->
             if not entry.enabled or _layout(gpu) == wanted:
                 continue
             if gpu.instances and busy:
-                raise LayoutError(f"error clearing MigConfig on GPU {gpu.index}: error destroying GPU instance: In use by another client ({busy})")
+                raise LayoutError(
+                    f"error clearing MigConfig on GPU {gpu.index}: error destroying GPU instance: In use by another client ({busy})"
+                )
             gpu.instances = _create(gpu, gpus, wanted)
     node.changed()
 
@@ -163,12 +165,16 @@ def _create(gpu: Gpu, gpus: list[Gpu], wanted: dict[str, int]) -> list[str]:
         profile = gpu.product.profile(base_name(name))
         if profile is None:
             gpu.instances = []
-            raise LayoutError(f"error applying MIG configuration with all orderings: {name} is no profile of GPU {gpu.index}")
+            raise LayoutError(
+                f"error applying MIG configuration with all orderings: {name} is no profile of GPU {gpu.index}"
+            )
         part = int(name.split("c.")[0]) if "c." in name else profile.slices
         groups += [profile] * -(-count * part // profile.slices)
     if place(gpu.product.slots, tuple(sorted(groups, key=lambda p: p.name))) is None:
         gpu.instances = []
-        raise LayoutError(f"error setting MIGConfig on GPU {gpu.index}: error attempting multiple config orderings: all orderings failed")
+        raise LayoutError(
+            f"error setting MIGConfig on GPU {gpu.index}: error attempting multiple config orderings: all orderings failed"
+        )
     return [name for name in sorted(wanted) for _ in range(wanted[name])]
 
 
@@ -186,12 +192,22 @@ def generate(gpus: list[Gpu]) -> str:
         only = {"device-filter": [f"0x{device:04X}10DE"]} if several else {}
         for profile in product.profiles:
             name = "all-" + profile.name.replace("+", ".")
-            configs.setdefault(name, []).append({**only, "devices": "all", "mig-enabled": True, "mig-devices": {profile.name: profile.max_count}})
+            configs.setdefault(name, []).append(
+                {**only, "devices": "all", "mig-enabled": True, "mig-devices": {profile.name: profile.max_count}}
+            )
         plain = {p.slices: p for p in reversed(product.profiles) if "+" not in p.name and "-" not in p.name}
-        plain.update({p.slices: p for p in product.profiles if p.max_count == max(q.max_count for q in product.profiles if q.slices == p.slices)})
+        plain.update(
+            {
+                p.slices: p
+                for p in product.profiles
+                if p.max_count == max(q.max_count for q in product.profiles if q.slices == p.slices)
+            }
+        )
         if {1, 2, 3} <= set(plain) or (product.slots == 4 and {1, 2} <= set(plain)):
             shape = {plain[1].name: 2, plain[2].name: 1}
             if product.slots == 8:
                 shape[plain[3].name] = 1
-            configs.setdefault("all-balanced", []).append({**only, "devices": "all", "mig-enabled": True, "mig-devices": shape})
+            configs.setdefault("all-balanced", []).append(
+                {**only, "devices": "all", "mig-enabled": True, "mig-devices": shape}
+            )
     return yaml.safe_dump({"version": "v1", "mig-configs": configs}, sort_keys=False)

@@ -24,8 +24,13 @@ _FIELD_ORDER = ("class", "vendor", "device", "subsystem_vendor", "subsystem_devi
 
 def pci_devices(node: Node) -> list[dict[str, str]]:
     """What /sys/bus/pci/devices shows of a server of this kind."""
-    found = [{"class": "0200", "vendor": "8086", "device": "1563"}, {"class": "0300", "vendor": "1a03", "device": "2000"}]
-    found += [{"class": g.product.pci_class, "vendor": "10de", "device": f"{g.product.device_id:04x}"} for g in node.gpus]
+    found = [
+        {"class": "0200", "vendor": "8086", "device": "1563"},
+        {"class": "0300", "vendor": "1a03", "device": "2000"},
+    ]
+    found += [
+        {"class": g.product.pci_class, "vendor": "10de", "device": f"{g.product.device_id:04x}"} for g in node.gpus
+    ]
     if node.spec.nvswitch:
         found += [{"class": "0680", "vendor": "10de", "device": "22a3"}] * 4
     if node.spec.mellanox:
@@ -33,7 +38,9 @@ def pci_devices(node: Node) -> list[dict[str, str]]:
     return found
 
 
-def features(node: Node, sys: bool, os_release: str | None, features_d: Mapping[str, str]) -> tuple[Object, dict[str, str]]:
+def features(
+    node: Node, sys: bool, os_release: str | None, features_d: Mapping[str, str]
+) -> tuple[Object, dict[str, str]]:
     """Raw features and the labels of the ``local`` source. ``sys``: the host's /sys is mounted."""
     kernel = node.spec.kernel
     numbers = re.findall(r"\d+", kernel)[:3]
@@ -130,10 +137,17 @@ def _matches(term: Object, found: Object) -> bool:
     by_name = term.get("matchName")
 
     def all_of(elements: Mapping[str, Any]) -> bool:
-        if by_name and not any(_match(by_name["op"], [str(v) for v in by_name.get("value") or []], True, key) for key in elements):
+        if by_name and not any(
+            _match(by_name["op"], [str(v) for v in by_name.get("value") or []], True, key) for key in elements
+        ):
             return False
         return all(
-            _match(e["op"], [str(v) for v in e.get("value") or []], key in elements, str(elements[key]) if isinstance(elements.get(key), str) else "")
+            _match(
+                e["op"],
+                [str(v) for v in e.get("value") or []],
+                key in elements,
+                str(elements[key]) if isinstance(elements.get(key), str) else "",
+            )
             for key, e in expressions.items()
         )
 
@@ -152,8 +166,15 @@ def rule_labels(rules: Iterable[Object], found: Object) -> dict[str, str]:
         for rule in (rule_object.get("spec") or {}).get("rules") or []:
             terms = rule.get("matchFeatures") or []
             any_of = rule.get("matchAny") or []
-            if all(_matches(t, found) for t in terms) and (not any_of or any(all(_matches(t, found) for t in a["matchFeatures"]) for a in any_of)):
-                out.update({key if "/" in key else f"{NS}/{key}": str(value) for key, value in (rule.get("labels") or {}).items()})
+            if all(_matches(t, found) for t in terms) and (
+                not any_of or any(all(_matches(t, found) for t in a["matchFeatures"]) for a in any_of)
+            ):
+                out.update(
+                    {
+                        key if "/" in key else f"{NS}/{key}": str(value)
+                        for key, value in (rule.get("labels") or {}).items()
+                    }
+                )
     return out
 
 

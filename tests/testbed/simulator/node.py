@@ -96,7 +96,13 @@ class NodeSpec:
         return RUNTIMES[self.distribution or self.runtime_name]
 
 
-OS_NAMES = {"ubuntu": "Ubuntu", "rhel": "Red Hat Enterprise Linux", "rocky": "Rocky Linux", "debian": "Debian GNU/Linux", "sles": "SLES"}
+OS_NAMES = {
+    "ubuntu": "Ubuntu",
+    "rhel": "Red Hat Enterprise Linux",
+    "rocky": "Rocky Linux",
+    "debian": "Debian GNU/Linux",
+    "sles": "SLES",
+}
 
 
 class Node:
@@ -122,9 +128,17 @@ class Node:
             self.modules.add("mlx5_core")
         paths = spec.paths
         mofed = {"/run/mellanox/drivers/.driver-ready": ""} if spec.mellanox else {}
-        os_release = f'ID="{spec.os_id}"\nVERSION_ID="{spec.os_version}"\nNAME="{OS_NAMES.get(spec.os_id, spec.os_id)}"\n'
+        os_release = (
+            f'ID="{spec.os_id}"\nVERSION_ID="{spec.os_version}"\nNAME="{OS_NAMES.get(spec.os_id, spec.os_id)}"\n'
+        )
         self.fs = NodeFS(
-            files={"/etc/os-release": os_release, paths["config"]: "", paths["socket"]: "", f"/boot/config-{spec.kernel}": "", **mofed}
+            files={
+                "/etc/os-release": os_release,
+                paths["config"]: "",
+                paths["socket"]: "",
+                f"/boot/config-{spec.kernel}": "",
+                **mofed,
+            }
         )
         self.handlers: dict[str, str] = {"runc": "/usr/bin/runc"}
         self.default_handler = "runc"
@@ -135,7 +149,9 @@ class Node:
         self.driver_root = ""  # host path where a container's driver is mounted
         self.images: set[str] = set()
         self.plugin_uid = ""
-        self.offered: dict[str, int] = {}  # resources that the device plugin registered, and how many of each are healthy
+        self.offered: dict[
+            str, int
+        ] = {}  # resources that the device plugin registered, and how many of each are healthy
         self.healthy: dict[str, int] = {}
         self.mps_ready: set[str] = set()
         if spec.host_driver:

@@ -71,7 +71,10 @@ class Container:
     def _from(self, source: Object, world: Any) -> str | None:
         if "fieldRef" in source:
             return self.pod.field(source["fieldRef"].get("fieldPath", ""))
-        for kind, find, what in (("configMapKeyRef", world.configmap, "configmap"), ("secretKeyRef", world.secret, "secret")):
+        for kind, find, what in (
+            ("configMapKeyRef", world.configmap, "configmap"),
+            ("secretKeyRef", world.secret, "secret"),
+        ):
             if kind in source:
                 ref = source[kind]
                 data = find(self.pod.namespace, ref.get("name", ""))
@@ -82,7 +85,9 @@ class Container:
                 if ref.get("key") not in data:
                     if ref.get("optional"):
                         return None
-                    raise ConfigError(f"couldn't find key {ref.get('key')} in {what.capitalize()} {self.pod.namespace}/{ref.get('name')}")
+                    raise ConfigError(
+                        f"couldn't find key {ref.get('key')} in {what.capitalize()} {self.pod.namespace}/{ref.get('name')}"
+                    )
                 return str(data[ref["key"]])
         return ""
 
@@ -101,7 +106,9 @@ class Container:
         if volume is None:
             return None
         rest = path[len(best_at) :].lstrip("/") if best_at != "/" else path.lstrip("/")
-        rest = posixpath.normpath(posixpath.join(best.get("subPath") or "", rest)) if rest or best.get("subPath") else ""
+        rest = (
+            posixpath.normpath(posixpath.join(best.get("subPath") or "", rest)) if rest or best.get("subPath") else ""
+        )
         rest = "" if rest == "." else rest
         if "hostPath" in volume:
             return Place("host", normal(posixpath.join(volume["hostPath"]["path"], rest)), volume, best)

@@ -51,9 +51,17 @@ class Product:
             return "turing" if minor >= 5 else "volta"
         if major == 8:
             return "ada-lovelace" if minor >= 9 else "ampere"
-        return {1: "tesla", 2: "fermi", 3: "kepler", 5: "maxwell", 6: "pascal", 9: "hopper", 10: "blackwell", 12: "blackwell", 13: "rubin"}.get(
-            major, "undefined"
-        )
+        return {
+            1: "tesla",
+            2: "fermi",
+            3: "kepler",
+            5: "maxwell",
+            6: "pascal",
+            9: "hopper",
+            10: "blackwell",
+            12: "blackwell",
+            13: "rubin",
+        }.get(major, "undefined")
 
     def profile(self, name: str) -> Profile | None:
         return next((p for p in self.profiles if p.name == name), None)
@@ -69,9 +77,25 @@ def _eight_slots(
     one, double, two, three, four, seven = names
     m1, m2, m3, m4, m7 = memory
     if ampere:
-        engines = [(1, 0, 0, 0, 0), (1, 1, 0, 1, 1), (1, 1, 0, 0, 0), (2, 1, 0, 0, 0), (3, 2, 0, 0, 0), (4, 2, 0, 0, 0), (7, 5, 0, 1, 1)]
+        engines = [
+            (1, 0, 0, 0, 0),
+            (1, 1, 0, 1, 1),
+            (1, 1, 0, 0, 0),
+            (2, 1, 0, 0, 0),
+            (3, 2, 0, 0, 0),
+            (4, 2, 0, 0, 0),
+            (7, 5, 0, 1, 1),
+        ]
     else:
-        engines = [(1, 1, 0, 1, 0), (1, 1, 0, 1, 1), (1, 1, 0, 1, 0), (2, 2, 0, 2, 0), (3, 3, 0, 3, 0), (4, 4, 0, 4, 0), (8, 7, 0, 7, 1)]
+        engines = [
+            (1, 1, 0, 1, 0),
+            (1, 1, 0, 1, 1),
+            (1, 1, 0, 1, 0),
+            (2, 2, 0, 2, 0),
+            (3, 3, 0, 3, 0),
+            (4, 4, 0, 4, 0),
+            (8, 7, 0, 7, 1),
+        ]
     seven_starts = (0, 1, 2, 3, 4, 5, 6)
     return (
         Profile(one, 1, m1, sms[0], 7, seven_starts, 1, engines[0]),
@@ -91,16 +115,24 @@ _H100_80 = _eight_slots(
     ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"), (9984, 20096, 40448, 40448, 81152), _HOPPER_SM
 )
 _H200 = _eight_slots(
-    ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"), (16384, 33280, 71424, 71424, 143360), _HOPPER_SM
+    ("1g.18gb", "1g.35gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+    (16384, 33280, 71424, 71424, 143360),
+    _HOPPER_SM,
 )
 _GH200_96 = _eight_slots(
     ("1g.12gb", "1g.24gb", "2g.24gb", "3g.48gb", "4g.48gb", "7g.96gb"), (11264, 23552, 47616, 47616, 95232), _HOPPER_SM
 )
 _A100_40 = _eight_slots(
-    ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"), (4864, 9856, 19968, 19968, 40192), _AMPERE_SM, ampere=True
+    ("1g.5gb", "1g.10gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+    (4864, 9856, 19968, 19968, 40192),
+    _AMPERE_SM,
+    ampere=True,
 )
 _A100_80 = _eight_slots(
-    ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"), (9728, 19968, 40192, 40192, 80896), _AMPERE_SM, ampere=True
+    ("1g.10gb", "1g.20gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    (9728, 19968, 40192, 40192, 80896),
+    _AMPERE_SM,
+    ampere=True,
 )
 _B200 = _eight_slots(
     ("1g.23gb", "1g.45gb", "2g.45gb", "3g.90gb", "4g.90gb", "7g.180gb"),
@@ -132,12 +164,20 @@ PRODUCTS: dict[str, Product] = {
     "H100-PCIe-80GB": Product("NVIDIA H100 PCIe", 0x2331, 81559, 114, (9, 0), profiles=_H100_80),
     "H200-SXM-141GB": Product("NVIDIA H200", 0x2335, 143771, 132, (9, 0), profiles=_H200),
     "GH200-96GB": Product("NVIDIA GH200 480GB", 0x2342, 97871, 132, (9, 0), profiles=_GH200_96),
-    "A100-SXM4-40GB": Product("NVIDIA A100-SXM4-40GB", 0x20B0, 40960, 108, (8, 0), profiles=_A100_40, mig_needs_reset=True),
-    "A100-SXM4-80GB": Product("NVIDIA A100-SXM4-80GB", 0x20B2, 81920, 108, (8, 0), profiles=_A100_80, mig_needs_reset=True),
-    "A100-PCIe-80GB": Product("NVIDIA A100 80GB PCIe", 0x20B5, 81920, 108, (8, 0), profiles=_A100_80, mig_needs_reset=True),
+    "A100-SXM4-40GB": Product(
+        "NVIDIA A100-SXM4-40GB", 0x20B0, 40960, 108, (8, 0), profiles=_A100_40, mig_needs_reset=True
+    ),
+    "A100-SXM4-80GB": Product(
+        "NVIDIA A100-SXM4-80GB", 0x20B2, 81920, 108, (8, 0), profiles=_A100_80, mig_needs_reset=True
+    ),
+    "A100-PCIe-80GB": Product(
+        "NVIDIA A100 80GB PCIe", 0x20B5, 81920, 108, (8, 0), profiles=_A100_80, mig_needs_reset=True
+    ),
     "A30": Product("NVIDIA A30", 0x20B7, 24576, 56, (8, 0), profiles=_A30, slots=4, mig_needs_reset=True),
     "B200": Product("NVIDIA B200", 0x2901, 183359, 148, (10, 0), profiles=_B200),
-    "RTX-PRO-6000": Product("NVIDIA RTX PRO 6000 Blackwell Server Edition", 0x2BB5, 97887, 188, (12, 0), profiles=_RTX_PRO_6000, slots=4),
+    "RTX-PRO-6000": Product(
+        "NVIDIA RTX PRO 6000 Blackwell Server Edition", 0x2BB5, 97887, 188, (12, 0), profiles=_RTX_PRO_6000, slots=4
+    ),
     "T4": Product("Tesla T4", 0x1EB8, 15360, 40, (7, 5)),
     "L4": Product("NVIDIA L4", 0x27B8, 23034, 58, (8, 9)),
     "L40S": Product("NVIDIA L40S", 0x26B9, 46068, 142, (8, 9)),

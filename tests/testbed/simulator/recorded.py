@@ -27,7 +27,9 @@ NAMESPACE = "gpu-operator"
 
 # Maps whose keys may hold dots: what follows is one key.
 _MAPS = ("labels", "annotations", "matchLabels", "nodeSelector", "data", "limits", "requests")
-_WAIT_TOOLKIT = "until [ -f /run/nvidia/validations/toolkit-ready ]; do echo waiting for the container toolkit; sleep 5; done"
+_WAIT_TOOLKIT = (
+    "until [ -f /run/nvidia/validations/toolkit-ready ]; do echo waiting for the container toolkit; sleep 5; done"
+)
 _SCRIPTS = {
     "toolkit-validation": _WAIT_TOOLKIT,
     "nvidia-operator-validator": "echo all validations are successful; while true; do sleep 86400; done",

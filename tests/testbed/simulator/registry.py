@@ -84,7 +84,7 @@ def find(reference: str, missing: tuple[str, ...] = (), extra: tuple[str, ...] =
 
 def not_found(reference: str) -> str:
     return (
-        f"rpc error: code = NotFound desc = failed to pull and unpack image \"{reference}\": failed to resolve reference "
+        f'rpc error: code = NotFound desc = failed to pull and unpack image "{reference}": failed to resolve reference '
         f'"{reference}": {reference}: not found'
     )
 

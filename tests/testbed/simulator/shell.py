@@ -18,7 +18,24 @@ _TEST = re.compile(r"(?:\[\[?|\btest)\s+(?:!\s+)?-[efs]\s+(\"[^\"]*\"|'[^']*'|[^
 _LOOP = re.compile(r"\b(?:until|while)\b(.*?)\bdo\b", re.S)
 _SOURCE = re.compile(r"(?:^|[;&|\n])\s*(?:\.|source)\s+(\"[^\"]*\"|'[^']*'|[^\s;&|]+)")
 _ASSIGN = re.compile(r"(?:^|[;\n])\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[\w./:-]*)(?=\s|;|$)")
-_KEYWORDS = {"do", "done", "then", "fi", "else", "esac", "until", "while", "if", "for", "set", "echo", "export", "cat", ":", "true"}
+_KEYWORDS = {
+    "do",
+    "done",
+    "then",
+    "fi",
+    "else",
+    "esac",
+    "until",
+    "while",
+    "if",
+    "for",
+    "set",
+    "echo",
+    "export",
+    "cat",
+    ":",
+    "true",
+}
 
 
 @dataclass(frozen=True)

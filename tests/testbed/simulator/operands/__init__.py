@@ -35,7 +35,20 @@ UNKNOWN = Program(_unknown)
 
 def find(c: Ctx) -> Program:
     """The program that a container becomes. A shell that only waits is the same in every image."""
-    from . import dcgm, dcgm_exporter, device_plugin, driver, driver_manager, gfd, mig_manager, mps, nfd_pods, shells, toolkit, validator
+    from . import (
+        dcgm,
+        dcgm_exporter,
+        device_plugin,
+        driver,
+        driver_manager,
+        gfd,
+        mig_manager,
+        mps,
+        nfd_pods,
+        shells,
+        toolkit,
+        validator,
+    )
 
     program = c.image.program if c.image else ""
     argv = c.container.argv

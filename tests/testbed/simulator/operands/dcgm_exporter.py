@@ -19,10 +19,18 @@ def step(c: Ctx) -> Up | Done:
     c.need_env("NODE_NAME", "samples carry the node's name")
     _metrics(c)
     if _true(c, "DCGM_EXPORTER_KUBERNETES"):
-        c.need_mount("/var/lib/kubelet/pod-resources", "samples cannot be mapped to pods", host="/var/lib/kubelet/pod-resources")
-    if any(_true(c, f"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_{what}") for what in ("LABELS", "UID")) and "pods" not in c.mem:
+        c.need_mount(
+            "/var/lib/kubelet/pod-resources", "samples cannot be mapped to pods", host="/var/lib/kubelet/pod-resources"
+        )
+    if (
+        any(_true(c, f"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_{what}") for what in ("LABELS", "UID"))
+        and "pods" not in c.mem
+    ):
         node = c.env["NODE_NAME"]
-        c.call("failed to list pods for labels", lambda api: api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit=1"))
+        c.call(
+            "failed to list pods for labels",
+            lambda api: api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit=1"),
+        )
         c.mem["pods"] = True
     if _true(c, "DCGM_EXPORTER_KUBERNETES_ENABLE_DRA"):
         raise Crash("dynamic resource allocation is not served on this node")
@@ -30,8 +38,12 @@ def step(c: Ctx) -> Up | Done:
     if remote:
         _reach(c, remote)
     c.need_gpu("dcgm-exporter: Error starting nv-hostengine: DCGM initialization error")
-    if not c.container.privileged and "SYS_ADMIN" not in ((c.container.spec.get("securityContext") or {}).get("capabilities") or {}).get("add", []):
-        raise Crash("DCGM_FI_PROF fields need CAP_SYS_ADMIN: error watching fields: The requested operation is not permitted")
+    if not c.container.privileged and "SYS_ADMIN" not in (
+        (c.container.spec.get("securityContext") or {}).get("capabilities") or {}
+    ).get("add", []):
+        raise Crash(
+            "DCGM_FI_PROF fields need CAP_SYS_ADMIN: error watching fields: The requested operation is not permitted"
+        )
     return Up(listens={int(port): ("/health", "/metrics")}, again=30.0 if remote else 1e9)
 
 
@@ -43,7 +55,10 @@ def _metrics(c: Ctx) -> None:
     wanted = c.env.get("DCGM_EXPORTER_CONFIGMAP_DATA", "none") or "none"
     if wanted != "none":
         namespace, _, name = wanted.partition(":")
-        found = c.call(f"failed to read ConfigMap {wanted}", lambda api: api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}"))
+        found = c.call(
+            f"failed to read ConfigMap {wanted}",
+            lambda api: api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}"),
+        )
         text = (found.get("data") or {}).get("metrics")
         if text is None:
             raise Crash(f"ConfigMap {wanted} has no key metrics")
@@ -65,7 +80,9 @@ def _reach(c: Ctx, address: str) -> None:
     host, _, port = address.partition(":")
     if host in ("localhost", "127.0.0.1"):
         if not c.pod.spec.get("hostNetwork"):
-            raise Crash(f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (hostNetwork is off)")
+            raise Crash(
+                f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (hostNetwork is off)"
+            )
         return
     name, _, rest = host.partition(".")
     service = c.world.services.get((rest.split(".")[0] or c.pod.namespace, name))
@@ -73,15 +90,22 @@ def _reach(c: Ctx, address: str) -> None:
         raise Crash(f"Error connecting to nv-hostengine at {address}: lookup {host}: no such host")
     spec = service["spec"]
     if not any(str(p.get("port")) == port for p in spec.get("ports") or []):
-        raise Crash(f"Error connecting to nv-hostengine at {address}: connection timed out (Service {name} has no port {port})")
+        raise Crash(
+            f"Error connecting to nv-hostengine at {address}: connection timed out (Service {name} has no port {port})"
+        )
     local = spec.get("internalTrafficPolicy") == "Local"
     if local and not any(_serves(pod, spec) for pod in c.world.pods_on(c.node.name)):
-        raise Crash(f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (no ready engine on this node)")
+        raise Crash(
+            f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (no ready engine on this node)"
+        )
 
 
 def _serves(pod: Object, service: Object) -> bool:
     labels = pod["metadata"].get("labels") or {}
-    ready = any(k.get("type") == "Ready" and k.get("status") == "True" for k in (pod.get("status") or {}).get("conditions") or [])
+    ready = any(
+        k.get("type") == "Ready" and k.get("status") == "True"
+        for k in (pod.get("status") or {}).get("conditions") or []
+    )
     return ready and bool(service.get("selector")) and all(labels.get(k) == v for k, v in service["selector"].items())
 
 

@@ -72,7 +72,9 @@ def config_manager(c: Ctx) -> Up | Done:
     chosen = c.node.labels.get(label) or c.env.get("DEFAULT_CONFIG", "")
     if chosen:
         if chosen not in there:
-            raise Crash(f"specified config {chosen} does not exist in {source} (label {label}; there are: {', '.join(there) or 'none'})")
+            raise Crash(
+                f"specified config {chosen} does not exist in {source} (label {label}; there are: {', '.join(there) or 'none'})"
+            )
         link = f"{LINK}{source.rstrip('/')}/{chosen}"
     else:
         link = _fallback(c, source, there)
@@ -100,7 +102,9 @@ def _fallback(c: Ctx, source: str, there: list[str]) -> str:
             return f"{LINK}{source.rstrip('/')}/{there[0]}"
         if strategy == "empty":
             return f"{LINK}/dev/null"
-    raise Crash(f"no configuration is chosen, and no fallback strategy applies ({c.env.get('FALLBACK_STRATEGIES', '')!r})")
+    raise Crash(
+        f"no configuration is chosen, and no fallback strategy applies ({c.env.get('FALLBACK_STRATEGIES', '')!r})"
+    )
 
 
 # -- the plugin
@@ -139,10 +143,14 @@ def _start(c: Ctx, config: PluginConfig) -> dict[str, int]:
         raise Crash(f"invalid --device-id-strategy option: {c.env['DEVICE_ID_STRATEGY']}")
     if lists & {"cdi-annotations", "cdi-cri"}:
         inside = c.env.get("DRIVER_ROOT_CTR_PATH") or c.env.get("CONTAINER_DRIVER_ROOT") or "/driver-root"
-        place = c.need_mount(inside, "CDI specifications cannot be made without the driver's files", propagation="HostToContainer")
+        place = c.need_mount(
+            inside, "CDI specifications cannot be made without the driver's files", propagation="HostToContainer"
+        )
         wanted = "/" if c.node.host_driver else c.node.driver_root
         if place.path != wanted:
-            raise Crash(f"unable to create CDI spec file: failed to locate libcuda.so below {inside} (host path {place.path}, the driver is at {wanted or 'no place'})")
+            raise Crash(
+                f"unable to create CDI spec file: failed to locate libcuda.so below {inside} (host path {place.path}, the driver is at {wanted or 'no place'})"
+            )
         c.need_mount("/var/run/cdi", "CDI specifications cannot be written", host="/var/run/cdi", writable=True)
         hook = c.env.get("NVIDIA_CDI_HOOK_PATH") or c.env.get("NVIDIA_CTK_PATH") or ""
         if hook and not c.node.fs.exists(hook):

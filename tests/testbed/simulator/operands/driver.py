@@ -31,25 +31,48 @@ def _init(c: Ctx) -> Up | Done:
     node = c.node
     c.need_privileged("modules cannot be loaded")
     c.need_host_pid("nvidia-persistenced and the check for another driver instance need the host's processes")
-    root = c.need_mount("/run/nvidia", "the driver's root must reach the host", host="/run/nvidia", propagation="Bidirectional", writable=True)
+    root = c.need_mount(
+        "/run/nvidia",
+        "the driver's root must reach the host",
+        host="/run/nvidia",
+        propagation="Bidirectional",
+        writable=True,
+    )
     c.need_mount("/host-etc/os-release", "the driver's build must know the system of the host", host="/etc/os-release")
-    c.need_mount("/sys/module/firmware_class/parameters/path", "the firmware search path cannot be set", host="/sys/module/firmware_class/parameters/path")
+    c.need_mount(
+        "/sys/module/firmware_class/parameters/path",
+        "the firmware search path cannot be set",
+        host="/sys/module/firmware_class/parameters/path",
+    )
     c.need_mount("/lib/firmware", "the kernel would not find the GSP firmware", host="/run/nvidia/driver/lib/firmware")
     c.need_mount("/var/log", "nvidia-installer cannot write its log", host="/var/log")
     c.need_mount("/dev/log", "nvidia-persistenced has no system log", host="/dev/log")
     if node.spec.nvswitch:
-        c.need_mount("/run/nvidia-fabricmanager", "fabric manager of an NVSwitch system has no socket folder", host="/run/nvidia-fabricmanager")
+        c.need_mount(
+            "/run/nvidia-fabricmanager",
+            "fabric manager of an NVSwitch system has no socket folder",
+            host="/run/nvidia-fabricmanager",
+        )
     c.need_mount("/sys/devices/system", "CPUs and NUMA memory cannot be brought online", host="/sys/devices/system")
     if node.spec.mellanox:
-        c.need_mount("/run/mellanox/drivers", "MOFED of a container cannot be seen", host="/run/mellanox/drivers", propagation="HostToContainer")
+        c.need_mount(
+            "/run/mellanox/drivers",
+            "MOFED of a container cannot be seen",
+            host="/run/mellanox/drivers",
+            propagation="HostToContainer",
+        )
     c.need_env("NODE_NAME", "the driver container must know its node")
     kind = c.need_env("KERNEL_MODULE_TYPE", "auto, open or proprietary must be chosen")
     if kind not in ("auto", "open", "proprietary"):
         raise Crash(f"KERNEL_MODULE_TYPE {kind} is not one of auto, open, proprietary")
     if kind == "proprietary" and any(g.product.compute[0] in OPEN_ONLY for g in node.gpus):
-        raise Crash(f"NVRM: {node.gpus[0].product.name} requires use of the open kernel modules: modprobe: ERROR: could not insert 'nvidia': No such device")
+        raise Crash(
+            f"NVRM: {node.gpus[0].product.name} requires use of the open kernel modules: modprobe: ERROR: could not insert 'nvidia': No such device"
+        )
     if kind == "open" and any(g.product.compute < (7, 5) for g in node.gpus):
-        raise Crash(f"NVRM: open kernel modules do not support {node.gpus[0].product.name}: modprobe: ERROR: could not insert 'nvidia': No such device")
+        raise Crash(
+            f"NVRM: open kernel modules do not support {node.gpus[0].product.name}: modprobe: ERROR: could not insert 'nvidia': No such device"
+        )
     _fits(c)
     crash = c.world.faults.of(node.name, "driver_crash")
     if crash:
@@ -60,7 +83,9 @@ def _init(c: Ctx) -> Up | Done:
             raise Wait("Installing NVIDIA driver kernel modules", 60)
         precompiled = bool(c.image.kernel)
         slow = c.world.faults.of(node.name, "driver_seconds")
-        c.spend("Installing NVIDIA driver kernel modules", float(slow if slow is not None else (25 if precompiled else 110)))
+        c.spend(
+            "Installing NVIDIA driver kernel modules", float(slow if slow is not None else (25 if precompiled else 110))
+        )
         if "nouveau" in node.modules:
             raise Crash("modprobe: ERROR: could not insert 'nvidia': No such device (nouveau is loaded)")
         if not node.driver_loaded:
@@ -87,7 +112,9 @@ def _fits(c: Ctx) -> None:
             f"(kernel {spec.kernel}): E: Unable to locate package linux-headers-{spec.kernel}"
         )
     if image.kernel and image.kernel != spec.kernel:
-        raise Crash(f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{spec.kernel} (precompiled for {image.kernel})")
+        raise Crash(
+            f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{spec.kernel} (precompiled for {image.kernel})"
+        )
 
 
 def startup(c: Ctx) -> str:
@@ -95,7 +122,11 @@ def startup(c: Ctx) -> str:
     probe = (c.container.spec.get("startupProbe") or {}).get("exec", {}).get("command") or []
     if c.container.argv[1:2] == ["reload_nvidia_peermem"] or "probe_nvidia_peermem" in " ".join(probe):
         # Without a Mellanox driver there is nothing to load: the probe passes so that the container is not restarted.
-        return "nvidia-peermem module is not loaded" if "mlx5_core" in c.node.modules and "nvidia_peermem" not in c.node.modules else ""
+        return (
+            "nvidia-peermem module is not loaded"
+            if "mlx5_core" in c.node.modules and "nvidia_peermem" not in c.node.modules
+            else ""
+        )
     path = next((word for word in probe if word.endswith(".sh")), "")
     text = c.read(path) if path else None
     if text is None:
@@ -105,7 +136,10 @@ def startup(c: Ctx) -> str:
     if not c.node.driver_loaded:
         return "NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
     if "driver-ctr-ready" in text:
-        lines = [f"{name}={_true(c.env.get(name, ''))}" for name in ("GDRCOPY_ENABLED", "GDS_ENABLED", "GPU_DIRECT_RDMA_ENABLED")]
+        lines = [
+            f"{name}={_true(c.env.get(name, ''))}"
+            for name in ("GDRCOPY_ENABLED", "GDS_ENABLED", "GPU_DIRECT_RDMA_ENABLED")
+        ]
         if c.exists("/run/nvidia"):
             c.node.fs.make("/run/nvidia/validations")
         try:

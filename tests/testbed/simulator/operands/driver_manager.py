@@ -43,7 +43,9 @@ def _restore(c: Ctx, labels: dict[str, str]) -> None:
 def _running(c: Ctx, apps: Iterable[str]) -> list[str]:
     wanted = set(apps)
     return sorted(
-        p["metadata"]["name"] for p in c.world.pods_on(c.node.name) if (p["metadata"].get("labels") or {}).get("app") in wanted
+        p["metadata"]["name"]
+        for p in c.world.pods_on(c.node.name)
+        if (p["metadata"].get("labels") or {}).get("app") in wanted
     )
 
 
@@ -55,16 +57,24 @@ def step(c: Ctx) -> Up | Done:
     c.need_privileged("modules cannot be unloaded")
     c.need_host_pid("clients of the driver cannot be found")
     c.need_mount("/host", "nvidia-smi of the host cannot be looked for", host="/", propagation="HostToContainer")
-    c.need_mount("/run/nvidia", "the driver's root cannot be unmounted", host="/run/nvidia", propagation="Bidirectional")
+    c.need_mount(
+        "/run/nvidia", "the driver's root cannot be unmounted", host="/run/nvidia", propagation="Bidirectional"
+    )
     c.need_mount("/sys", "loaded modules cannot be seen", host="/sys")
-    node = c.call(f"failed to get node {name}", lambda api: api.get(f"/api/v1/nodes/{name}")) if "node" not in c.mem else {}
+    node = (
+        c.call(f"failed to get node {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
+        if "node" not in c.mem
+        else {}
+    )
     c.mem["node"] = True
     labels = (node.get("metadata") or {}).get("labels") or dict(c.node.labels)
     if c.node.host_driver:
         if c.node.labels.get(DEPLOY + "driver") != "pre-installed":
             _set_labels(c, {DEPLOY + "driver": "pre-installed"})
         c.spend("a driver of the host was found: leaving the node to it", 60)
-        raise Crash("NVIDIA driver is already pre-installed on the node, disabling the containerized driver on the node")
+        raise Crash(
+            "NVIDIA driver is already pre-installed on the node, disabling the containerized driver on the node"
+        )
     mine = {k: v for k, v in labels.items() if k.startswith(DEPLOY) and k.removeprefix(DEPLOY) in CLIENTS + ("client",)}
     if not c.node.driver_loaded:
         c.node.modules.discard("nouveau")
@@ -94,10 +104,16 @@ def step(c: Ctx) -> Up | Done:
     busy = gpu_pods(c)
     if busy:
         if c.env.get("ENABLE_GPU_POD_EVICTION") != "true" and c.env.get("ENABLE_AUTO_DRAIN") != "true":
-            raise Crash(f"unable to unload the driver: GPU is in use by {', '.join(busy)}, and eviction and drain are off")
+            raise Crash(
+                f"unable to unload the driver: GPU is in use by {', '.join(busy)}, and eviction and drain are off"
+            )
         if "evicted" not in c.mem and not _auto_upgrade(c):
             for namespace, pod in (b.split("/") for b in busy):
-                body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+                body = {
+                    "apiVersion": "policy/v1",
+                    "kind": "Eviction",
+                    "metadata": {"name": pod, "namespace": namespace},
+                }
                 path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
                 c.call(f"failed to evict {namespace}/{pod}", lambda api, path=path, body=body: api.post(path, body))
             c.mem["evicted"] = True

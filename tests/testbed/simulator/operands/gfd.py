@@ -39,7 +39,9 @@ def _publish(c: Ctx, made: dict[str, str]) -> None:
     node = c.need_env("NODE_NAME", "labels are for this node")
     namespace = c.need_env("NAMESPACE", "the NodeFeature object is made there")
     pod_name = c.need_env("POD_NAME", "the NodeFeature object is owned by the pod")
-    pod = c.call(f"failed to get pod {pod_name}", lambda api: api.get(f"/api/v1/namespaces/{namespace}/pods/{pod_name}"))
+    pod = c.call(
+        f"failed to get pod {pod_name}", lambda api: api.get(f"/api/v1/namespaces/{namespace}/pods/{pod_name}")
+    )
     owners = [
         {"apiVersion": ref["apiVersion"], "kind": ref["kind"], "name": ref["name"], "uid": ref["uid"]}
         for ref in pod["metadata"].get("ownerReferences") or []

@@ -72,7 +72,9 @@ def _start(c: Ctx) -> None:
         raise Crash(f"error parsing {clients}: version is missing")
     c.need_env("DEFAULT_GPU_CLIENTS_NAMESPACE", "pods that use GPUs are looked for there")
     if c.env.get("CDI_ENABLED", "false").lower() == "true":
-        c.need_mount("/var/run/cdi", "the management CDI specification cannot be made again", host="/var/run/cdi", writable=True)
+        c.need_mount(
+            "/var/run/cdi", "the management CDI specification cannot be made again", host="/var/run/cdi", writable=True
+        )
     c.need_gpu("nvidia-mig-manager")
     c.call(f"failed to watch node {name}", lambda api: api.get(f"/api/v1/nodes?fieldSelector=metadata.name%3D{name}"))
     c.mem["config"] = _config(c, name)
@@ -165,7 +167,11 @@ def _reconfigure(c: Ctx, wanted: str) -> Iterator[str]:
     _label(c, paused)
     while True:
         c = mem["c"]
-        left = [p["metadata"]["name"] for p in c.world.pods_on(c.node.name) if (p["metadata"].get("labels") or {}).get("app") in APPS]
+        left = [
+            p["metadata"]["name"]
+            for p in c.world.pods_on(c.node.name)
+            if (p["metadata"].get("labels") or {}).get("app") in APPS
+        ]
         if not left:
             break
         yield f"waiting for {', '.join(sorted(left))} to go"

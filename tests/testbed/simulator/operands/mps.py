@@ -16,7 +16,9 @@ ROOT = "/run/nvidia/mps"
 def step(c: Ctx) -> Up | Done:
     if "mount-shm" in c.container.argv:
         c.need_privileged("mount: permission denied")
-        place = c.need_mount("/mps", "the shared memory of MPS must reach the host", propagation="Bidirectional", writable=True)
+        place = c.need_mount(
+            "/mps", "the shared memory of MPS must reach the host", propagation="Bidirectional", writable=True
+        )
         c.node.write(f"{place.path}/shm/.mounted", "")
         return Done()
     c.need_env("NODE_NAME", "the MPS daemon must know its node")

@@ -75,9 +75,13 @@ def _publish(c: Ctx, node: str, found: Object, made: dict[str, str]) -> None:
         if "pod" in wanted:
             owners.append({"apiVersion": "v1", "kind": "Pod", "name": name, "uid": uid})
         if "ds" in wanted:
-            pod = c.call(f"failed to get pod {name}", lambda api: api.get(f"/api/v1/namespaces/{namespace}/pods/{name}"))
+            pod = c.call(
+                f"failed to get pod {name}", lambda api: api.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
+            )
             for ref in pod["metadata"].get("ownerReferences") or []:
-                owners.append({"apiVersion": ref["apiVersion"], "kind": ref["kind"], "name": ref["name"], "uid": ref["uid"]})
+                owners.append(
+                    {"apiVersion": ref["apiVersion"], "kind": ref["kind"], "name": ref["name"], "uid": ref["uid"]}
+                )
     body: Object = {
         "apiVersion": "nfd.k8s-sigs.io/v1alpha1", "kind": "NodeFeature",
         "metadata": {"name": node, "namespace": namespace, "labels": {nfd.NODE_LABEL: node}, "ownerReferences": owners},
@@ -106,19 +110,27 @@ def master(c: Ctx) -> Up | Done:
 def _todo(c: Ctx, config: dict[str, Any]) -> list[str]:
     """Nodes whose features, rules or labels are others than when they were last labelled."""
     done: dict[str, Any] = c.mem.setdefault("done", {})
-    rules = tuple(sorted((r["metadata"]["name"], r["metadata"].get("resourceVersion", "")) for r in c.world.feature_rules.values()))
+    rules = tuple(
+        sorted(
+            (r["metadata"]["name"], r["metadata"].get("resourceVersion", "")) for r in c.world.feature_rules.values()
+        )
+    )
     marks: dict[str, list[str]] = {}
     for item in list(c.world.features.values()):
         node = (item["metadata"].get("labels") or {}).get(nfd.NODE_LABEL, "")
         marks.setdefault(node, []).append(f"{item['metadata'].get('uid')}/{item['metadata'].get('resourceVersion')}")
     for node in done:  # their objects are gone: labels go too
         marks.setdefault(node, [])
-    c.mem["marks"] = {node: (tuple(sorted(found)), rules, str(config)) for node, found in marks.items() if node in c.world.nodes}
+    c.mem["marks"] = {
+        node: (tuple(sorted(found)), rules, str(config)) for node, found in marks.items() if node in c.world.nodes
+    }
     return [node for node, mark in c.mem["marks"].items() if done.get(node) != mark]
 
 
 def _label(c: Ctx, name: str, config: dict[str, Any]) -> None:
-    objects = [f for f in list(c.world.features.values()) if (f["metadata"].get("labels") or {}).get(nfd.NODE_LABEL) == name]
+    objects = [
+        f for f in list(c.world.features.values()) if (f["metadata"].get("labels") or {}).get(nfd.NODE_LABEL) == name
+    ]
     found, made = nfd.merged(objects, name)
     if objects:
         made.update(nfd.rule_labels(c.world.feature_rules.values(), found))
@@ -138,7 +150,10 @@ def _prune(c: Ctx) -> Done:
         patch = nfd.change(meta.get("labels") or {}, (meta.get("annotations") or {}).get(nfd.OWNED, ""), {})
         if patch is not None:
             patch["metadata"]["annotations"] = {nfd.OWNED: None}
-            c.call(f"failed to prune node {name}", lambda api, name=name, patch=patch: api.patch(f"/api/v1/nodes/{name}", patch))
+            c.call(
+                f"failed to prune node {name}",
+                lambda api, name=name, patch=patch: api.patch(f"/api/v1/nodes/{name}", patch),
+            )
     return Done()
 
 

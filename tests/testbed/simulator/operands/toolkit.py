@@ -35,7 +35,9 @@ def _start(c: Ctx) -> None:
     node = c.node
     c.need_privileged("the toolkit cannot be installed on the host")
     if c.env.get("NVIDIA_VISIBLE_DEVICES", "") != "void":
-        raise Crash("NVIDIA_VISIBLE_DEVICES is not void: nvidia-container-runtime would be asked for devices before it is set up")
+        raise Crash(
+            "NVIDIA_VISIBLE_DEVICES is not void: nvidia-container-runtime would be asked for devices before it is set up"
+        )
     # Sourced from driver-ready by the entrypoint; the image's own default is the root of a driver container.
     root = c.env.get("NVIDIA_DRIVER_ROOT") or "/run/nvidia/driver"
     inside = c.env.get("DRIVER_ROOT_CTR_PATH") or "/driver-root"
@@ -45,14 +47,19 @@ def _start(c: Ctx) -> None:
     if not node.host_driver and (driver.path != normal(root) or node.driver_root != driver.path):
         raise Crash(f"failed to locate libcuda.so below {inside} (host path {driver.path}, NVIDIA_DRIVER_ROOT {root})")
     install = c.need_env("ROOT", "the toolkit must know where to install itself")
-    target = c.need_mount(install, f"the toolkit would be installed in the container, not on the host (ROOT={install})", writable=True)
+    target = c.need_mount(
+        install, f"the toolkit would be installed in the container, not on the host (ROOT={install})", writable=True
+    )
     pid = c.need_env("TOOLKIT_PID_FILE", "the toolkit locks itself with it")
     c.need_mount(posixpath.dirname(pid), "the PID file cannot be made", host="/run/nvidia/toolkit", writable=True)
     c.spend("Installing NVIDIA container toolkit", 6)
     for name in ("nvidia-container-runtime", "nvidia-ctk", "nvidia-cdi-hook"):
         node.write(f"{target.path}/toolkit/{name}", "elf")
     if _true(c, "CDI_ENABLED", False):
-        kind = c.need_env("NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND", "the runtime must know the CDI kind of management containers")
+        kind = c.need_env(
+            "NVIDIA_CONTAINER_RUNTIME_MODES_CDI_DEFAULT_KIND",
+            "the runtime must know the CDI kind of management containers",
+        )
         place = c.need_mount("/var/run/cdi", "CDI specifications cannot be written", host="/var/run/cdi", writable=True)
         if kind == MANAGEMENT:
             node.write(f"{place.path}/management.nvidia.com-gpu.yaml", f"root: {root}")
@@ -84,18 +91,24 @@ def _runtime(c: Ctx, binary: str) -> None:
     if names[asked] != node.runtime:
         raise Crash(f"unable to set up {asked}: this node runs {node.spec.runtime}")
     own = {"containerd": "CONTAINERD", "docker": "DOCKER", "crio": "CRIO"}[asked]
-    config = c.env.get(f"{own}_CONFIG") or c.need_env("RUNTIME_CONFIG", "the runtime's configuration file must be known")
+    config = c.env.get(f"{own}_CONFIG") or c.need_env(
+        "RUNTIME_CONFIG", "the runtime's configuration file must be known"
+    )
     place = c.need_mount(posixpath.dirname(config), f"{config} cannot be written on the host", writable=True)
     host_config = posixpath.join(place.path, posixpath.basename(config))
     if not node.reads_config(host_config):
-        raise Crash(f"{asked} of this node reads {node.spec.paths['config']}; {config} is {host_config} of the host: the handler nvidia would not be known")
+        raise Crash(
+            f"{asked} of this node reads {node.spec.paths['config']}; {config} is {host_config} of the host: the handler nvidia would not be known"
+        )
     if asked in ("containerd", "crio"):
         drop_in = c.need_env("RUNTIME_DROP_IN_CONFIG", "the handlers are written there")
         there = c.need_mount(posixpath.dirname(drop_in), f"{drop_in} cannot be written on the host", writable=True)
         host_drop_in = posixpath.join(there.path, posixpath.basename(drop_in))
         told = c.env.get("RUNTIME_DROP_IN_CONFIG_HOST_PATH", "")
         if asked == "containerd" and normal(told or "/") != normal(host_drop_in):
-            raise Crash(f"RUNTIME_DROP_IN_CONFIG_HOST_PATH is {told or 'not set'}, the file is {host_drop_in} of the host: containerd would not import it")
+            raise Crash(
+                f"RUNTIME_DROP_IN_CONFIG_HOST_PATH is {told or 'not set'}, the file is {host_drop_in} of the host: containerd would not import it"
+            )
         if asked == "crio" and normal(posixpath.dirname(host_drop_in)) != "/etc/crio/crio.conf.d":
             raise Crash(f"cri-o does not read {host_drop_in}")
         node.write(host_drop_in, "nvidia")
@@ -104,7 +117,9 @@ def _runtime(c: Ctx, binary: str) -> None:
         reached = c.need_mount(posixpath.dirname(socket), f"{socket} cannot be reached: {asked} would not be restarted")
         host_socket = posixpath.join(reached.path, posixpath.basename(socket))
         if normal(host_socket) != normal(node.spec.paths["socket"]):
-            raise Crash(f"unable to dial: dial unix {socket}: connect: no such file or directory ({host_socket} of the host; {asked} listens on {node.spec.paths['socket']})")
+            raise Crash(
+                f"unable to dial: dial unix {socket}: connect: no such file or directory ({host_socket} of the host; {asked} listens on {node.spec.paths['socket']})"
+            )
     c.need_host_pid(f"{asked} cannot be signalled")
     c.spend(f"restarting {asked}", 3)
     main = c.env.get(f"{own}_RUNTIME_CLASS") or c.env.get("RUNTIME_CLASS") or "nvidia"

@@ -73,7 +73,9 @@ def _driver(c: Ctx) -> None:
             c.node.remove(f"{out.path}/driver-ready")  # what an earlier check found is not true any more
             raise
     if not _true(c, "DISABLE_DEV_CHAR_SYMLINK_CREATION"):
-        c.need_mount("/host-dev-char", "links of NVIDIA devices cannot be made in /dev/char", host="/dev/char", writable=True)
+        c.need_mount(
+            "/host-dev-char", "links of NVIDIA devices cannot be made in /dev/char", host="/dev/char", writable=True
+        )
     text = "".join(f"{key}={value}\n" for key, value in ready.items())
     c.node.write(f"{out.path}/driver-ready", text)
 
@@ -84,7 +86,10 @@ def _container_driver(c: Ctx, host_root: str) -> dict[str, str]:
     namespace = c.need_env("OPERATOR_NAMESPACE", "the driver's DaemonSet is looked for there")
     if _managed(c, namespace):
         if not c.exists(f"{_out(c)}/.driver-ctr-ready"):
-            raise Wait("Attempting to validate a driver container installation: waiting for /run/nvidia/validations/.driver-ctr-ready", RETRY)
+            raise Wait(
+                "Attempting to validate a driver container installation: waiting for /run/nvidia/validations/.driver-ctr-ready",
+                RETRY,
+            )
         flags = c.read(f"{_out(c)}/.driver-ctr-ready") or ""
         for flag, module, name in (
             ("GDRCOPY_ENABLED", "gdrdrv", "gdrcopy-ready"),
@@ -121,7 +126,10 @@ def _module(c: Ctx, module: str, name: str) -> None:
 
 
 def _mofed(c: Ctx) -> None:
-    if not _true(c, "GPU_DIRECT_RDMA_ENABLED") or c.node.labels.get("feature.node.kubernetes.io/pci-15b3.present") != "true":
+    if (
+        not _true(c, "GPU_DIRECT_RDMA_ENABLED")
+        or c.node.labels.get("feature.node.kubernetes.io/pci-15b3.present") != "true"
+    ):
         return
     if _true(c, "USE_HOST_MOFED"):
         if "mlx5_core" not in c.node.modules:
@@ -141,7 +149,9 @@ def _toolkit(c: Ctx) -> None:
             f"runtimeClassName {c.pod.spec.get('runtimeClassName')!r}, NVIDIA_VISIBLE_DEVICES {c.env.get('NVIDIA_VISIBLE_DEVICES')!r})"
         )
     if not c.node.driver_loaded:
-        raise Crash("toolkit is not ready: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver")
+        raise Crash(
+            "toolkit is not ready: NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver"
+        )
     c.write(f"{_out(c)}/toolkit-ready", "", "toolkit-ready cannot be written")
     _reached_host(c, "toolkit-ready")
 
@@ -244,7 +254,11 @@ def _plugin(c: Ctx) -> None:
     if "resource" not in c.mem:
         node = c.call(f"unable to fetch node by name {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
         capacity = (node.get("status") or {}).get("capacity") or {}
-        found = [key for key, count in capacity.items() if key.startswith(("nvidia.com/gpu", "nvidia.com/mig-")) and int(count) >= 1]
+        found = [
+            key
+            for key, count in capacity.items()
+            if key.startswith(("nvidia.com/gpu", "nvidia.com/mig-")) and int(count) >= 1
+        ]
         if not found:
             since = c.mem.setdefault("waiting", c.world.now())
             if c.world.now() - since > max(c.world.scaled(150.0), 20.0):
@@ -281,11 +295,17 @@ def vector_add(c: Ctx) -> Up | Done:
     asked = [key for key in limits if key.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))]
     allocated = any(c.node.offered.get(key) for key in asked)
     if asked and not allocated:
-        raise Crash(f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {asked[0]}, which is unexpected")
-    if not allocated and not c.gpu_injected() or not c.node.driver_loaded:
-        raise Crash("[Vector addition of 50000 elements] Failed to allocate device vector A (error code CUDA driver version is insufficient for CUDA runtime version)!")
+        raise Crash(
+            f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {asked[0]}, which is unexpected"
+        )
+    if (not allocated and not c.gpu_injected()) or not c.node.driver_loaded:
+        raise Crash(
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code CUDA driver version is insufficient for CUDA runtime version)!"
+        )
     if not c.gpus:
-        raise Crash("[Vector addition of 50000 elements] Failed to allocate device vector A (error code no CUDA-capable device is detected)!")
+        raise Crash(
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code no CUDA-capable device is detected)!"
+        )
     c.spend("Vector addition of 50000 elements", 4)
     return Done("Test PASSED")
 
