@@ -6,7 +6,7 @@
 The memory is one annotation on the node, written together with the change that it remembers::
 
     {"labels": {"set": {key: value that we wrote}, "was": {key: value that was there}}, "annotations": {...},
-     "taints": {...}, "had": [keys that operands write and that were there before us]}
+     "taints": {...}, "had": [keys that operands write, or empty, and that were so before us]}
 
 Parts that are empty are left out. ``was`` without ``set`` is a key that we removed.
 """
@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from .._plan import WARNING, Action, Finding
+from ._keys import DEPLOY
 
 POLICY_MEMORY = "gpufleet.io/managed-labels"
 GROUP_MEMORY = "gpufleet.io/managed-group"
@@ -108,12 +109,14 @@ class LabelChange:
 class Scope:
     """Values of one kind (labels, annotations, taints) as they are to be, and what we remember of them."""
 
-    def __init__(self, values: Mapping[str, str], memory: Mapping[str, Any], first: bool) -> None:
+    def __init__(
+        self, values: Mapping[str, str], memory: Mapping[str, Any], is_trace: Callable[[str, str], bool]
+    ) -> None:
         self.before = dict(values)
         self.values = dict(values)
         self.ours: Dict[str, str] = dict(memory.get("set") or {})
         self.was: Dict[str, str] = dict(memory.get("was") or {})
-        self._first = first
+        self._is_trace = is_trace
 
     def put(self, key: str, value: str) -> bool:
         """Sets a value; what was there is remembered. False when it is there already, whoever put it."""
@@ -166,8 +169,7 @@ class Scope:
         return {name: part for name, part in (("set", self.ours), ("was", self.was)) if part}
 
     def _remember(self, key: str, old: str) -> None:
-        # An empty value that appears after our first run is a trace of the driver manager, which empties absent labels.
-        if self._first or old != "":
+        if not self._is_trace(key, old):
             self.was[key] = old
 
 
@@ -181,12 +183,15 @@ class Draft:
         self.findings: List[Finding] = []
         self._memory = self._read()
         self.first = not self._memory
-        self.labels = Scope(node.labels, self._part("labels"), self.first)
-        self.annotations = Scope(
-            {k: v for k, v in node.annotations.items() if k != memory_key}, self._part("annotations"), self.first
-        )
-        self.taints = Scope(taints or {}, self._part("taints"), self.first)
         self.had: List[str] = [str(key) for key in self._memory.get("had") or []]
+        notes = {k: v for k, v in node.annotations.items() if k != memory_key}
+        self.labels = Scope(node.labels, self._part("labels"), self._is_trace)
+        self.annotations = Scope(notes, self._part("annotations"), self._is_trace)
+        self.taints = Scope(taints or {}, self._part("taints"), self._is_trace)
+
+    def _is_trace(self, key: str, old: str) -> bool:
+        """Whether a value is none of a person's: the driver manager empties deploy labels that are absent."""
+        return old == "" and key.startswith(DEPLOY) and not self.first and key not in self.had
 
     def _read(self) -> Dict[str, Any]:
         text = self.node.annotations.get(self.memory_key, "")

@@ -46,7 +46,8 @@ def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = ()) -> LabelCh
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
-        draft.had = [key for key in OPERAND_KEYS if key in node.labels]
+        empty = [key for key, value in node.labels.items() if key.startswith(DEPLOY) and value == ""]
+        draft.had = sorted({*empty, *(key for key in OPERAND_KEYS if key in node.labels)})
     _plan_present(draft)
     if draft.labels.values.get(PRESENT) != "true":
         _drop_all(draft, "the node has no GPU")
