@@ -426,7 +426,7 @@ def wait_established(connection: Connection, which: Ref, deadline: Optional[Dead
     limit = Deadline(min(ESTABLISHED_WITHIN, deadline.left) if deadline else ESTABLISHED_WITHIN)
 
     def served(live: Optional[Object]) -> bool:
-        conditions = (live or {}).get("status", {}).get("conditions", [])
+        conditions = ((live or {}).get("status") or {}).get("conditions") or []
         return any(c["type"] == "Established" and c["status"] == "True" for c in conditions)
 
     if not served(until(connection, which, served, limit)):

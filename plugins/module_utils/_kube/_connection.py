@@ -168,14 +168,14 @@ class Connection:
         self._lock = threading.Lock()
 
     @classmethod
-    def open(cls, options: Mapping[str, Any]) -> Connection:
+    def open(cls, options: Mapping[str, Any], wrap: Callable[[Transport], Transport] = lambda it: it) -> Connection:
         """A connection from module options; nothing is sent yet.
 
         ``kubeconfig`` (path, or the parsed content as a mapping), ``context``, ``host``, ``api_key``, ``username``,
         ``password``, ``ca_cert``, ``client_cert``, ``client_key`` (paths), ``validate_certs``, ``proxy``,
         ``request_timeout`` (seconds); each may be absent or None. Without kubeconfig and host: ``$KUBECONFIG``,
-        ``~/.kube/config``, then the service account of the pod that this runs in. Raises ``MissingPackage`` or
-        ``KubeError`` with what to check.
+        ``~/.kube/config``, then the service account of the pod that this runs in. ``wrap`` puts something
+        between this and the wire (faults, in tests). Raises ``MissingPackage`` or ``KubeError`` with what to check.
         """
         config, pool = _configure(options)
 
@@ -190,7 +190,7 @@ class Connection:
             return key
 
         return cls(
-            _PoolTransport(pool), str(config.host), auth, timeout=float(options.get("request_timeout") or TIMEOUT)
+            wrap(_PoolTransport(pool)), str(config.host), auth, timeout=float(options.get("request_timeout") or TIMEOUT)
         )
 
     def get(self, path: str, query: Optional[Mapping[str, Any]] = None, **kwargs: Any) -> Dict[str, Any]:

@@ -195,14 +195,22 @@ class _Comparison:
             self.value(value, live.get(key, ABSENT), _child(own, "f:" + key), (*path, key))
         for name in own or {}:
             key = name[2:]
-            if name.startswith("f:") and key not in wanted and not is_zero(live.get(key)):
+            if name.startswith("f:") and key not in wanted and key in live:
                 self._differs((*path, key), ABSENT, live[key])
 
     def _whole(self, wanted: Any, live: Any, own: Optional[Tree], path: Path) -> None:
         """A scalar, a value that is owned as a whole, or one that we do not own at all."""
-        if own is None and isinstance(wanted, dict) and isinstance(live, dict) and wanted:
+        if own is not None:
+            if not _same_whole(wanted, live, path):
+                self._differs(path, wanted, live)
+        elif (
+            isinstance(wanted, dict)
+            and isinstance(live, dict)
+            and wanted
+            and not _owner(self._live, path, self._manager).whole
+        ):
             self.maps(wanted, live, None, path)  # to name the single fields that are missing or not ours
-        elif own is None or not _same_whole(wanted, live, path):
+        else:
             self._differs(path, wanted, live)
 
     def _lists(self, wanted: List[Any], live: List[Any], own: Tree, path: Path) -> None:
@@ -246,7 +254,7 @@ class _Comparison:
                 self._differs((*path, str(item)), ABSENT, item)
 
     def _differs(self, path: Path, wanted: Any, live: Any) -> None:
-        owner = "" if live is ABSENT or wanted is ABSENT else _owner_of(self._live, path, self._manager)
+        owner = "" if live is ABSENT or wanted is ABSENT else _owner(self._live, path, self._manager).name
         self.found.append(Difference(_shown(path), wanted, live, owner))
 
 
@@ -422,15 +430,23 @@ def _at(value: Any, name: str) -> Any:
     return value[index] if index < len(value) else ABSENT
 
 
-def _owner_of(live: Mapping[str, Any], path: Path, manager: str) -> str:
-    """Who owns a field or the deepest thing around it, when that is somebody else."""
+class _Owner(NamedTuple):
+    """Another manager of a field, "" if none; ``whole``: it owns the field, or a thing around it, as one value."""
+
+    name: str
+    whole: bool
+
+
+def _owner(live: Mapping[str, Any], path: Path, manager: str) -> _Owner:
     for entry in _others(live, manager):
         tree: Optional[Tree] = entry["fieldsV1"]
         for part in path:
+            if tree is None or _is_leaf(tree):
+                break
             tree = _step(tree, part)
         if tree is not None:
-            return _owner_name(entry)
-    return ""
+            return _Owner(_owner_name(entry), _is_leaf(tree))
+    return _Owner("", False)
 
 
 def _step(tree: Optional[Tree], part: str) -> Optional[Tree]:
