@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .._matrix import BRANCHES, LATEST, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding
+from ._read import unknown_keys
 from ._schema import Key
 from ._tree import MISSING, get, merged, plain, put
 from ._types import problems
@@ -39,13 +40,6 @@ REQUIRED = (
     "nodeStatusExporter",
     "operator",
     "toolkit",
-)
-_ONLY_VALUES = ("nfd", "node-feature-discovery", "platform", "extraObjects", "clusterPolicy", "gpuCluster", "draDriver")
-_ONLY_SPEC = (
-    "driver.useNvidiaDriverCRD",
-    "driver.upgradePolicy.podDeletion",
-    "daemonsets.podSecurityContext",
-    "driver.manager.imagePullSecrets",
 )
 
 
@@ -114,11 +108,9 @@ def _without_header(tree: Mapping[str, Any], kind: str) -> Tuple[Optional[Writte
         return None, [_wrong("kind", "is missing.", f"A locked policy begins with apiVersion: {LOCK_VERSION}.")]
     if kind != AUTO:
         return Written(kind, dict(tree)), []
-    if any(name in tree for name in _ONLY_VALUES):
-        return Written(VALUES, dict(tree)), []
-    hint = next((path for path in _ONLY_SPEC if get(tree, path) is not MISSING), "")
-    if hint or all(name in tree for name in REQUIRED):
-        why = f"it has {hint}" if hint else "it has every block that a ClusterPolicy must have"
+    not_values, not_spec = unknown_keys(tree, VALUES), unknown_keys(tree, CLUSTER_POLICY)
+    if len(not_spec) < len(not_values) or (not not_spec and all(name in tree for name in REQUIRED)):
+        why = f"it has {not_values[0]}" if not_values else "it has every block that a ClusterPolicy must have"
         note = Finding(
             "policy.read-as", INFO, f"The policy is read as the spec of a ClusterPolicy: {why}.", path="kind"
         )

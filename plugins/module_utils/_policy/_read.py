@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
-from .._matrix import RELEASES
+from .._matrix import LATEST, RELEASES
 from .._plan import ERROR, INFO, WARNING, Finding
 from ._schema import CHART, DEAD, DEPRECATED, LATER, OLDER, RELEASE, TABLE, UNSET, USED, Key
 from ._tree import MISSING, get, merged, put, without_nulls
@@ -18,6 +19,7 @@ Values = Dict[str, Any]  # every key's value, by its path in Helm values ("" has
 
 FORMS = ("values", "clusterpolicy")
 SUBCHART = "node-feature-discovery"
+UNKNOWN = "policy.unknown-key"
 
 
 class Schema:
@@ -32,6 +34,7 @@ class Schema:
             if path:
                 self.keys[path] = key
                 put(self.tree, path, key)
+        self.paths = sorted({path[: at.start()] for path in self.keys for at in re.finditer(r"\.|$", path)})
 
 
 SCHEMAS: Dict[str, Schema] = {form: Schema(form) for form in FORMS}
@@ -64,6 +67,13 @@ def check(tree: Mapping[str, Any], form: str, release: str) -> Tuple[List[Findin
     checker = _Checker(SCHEMAS[form], release)
     checker.walk(tree, SCHEMAS[form].tree, "")
     return checker.findings + _unsupported_blocks(tree, SCHEMAS[form], release), checker.bad
+
+
+def unknown_keys(tree: Mapping[str, Any], form: str) -> List[str]:
+    """Paths of the keys that this form does not have."""
+    checker = _Checker(SCHEMAS[form], LATEST)
+    checker.walk(tree, SCHEMAS[form].tree, "")
+    return [finding.path for finding in checker.findings if finding.id == UNKNOWN]
 
 
 class _Checker:
@@ -120,8 +130,8 @@ def _unknown(path: str, name: str, branch: Mapping[str, Any], schema: Schema) ->
         guess = path[: len(path) - len(name)] + close
         remedy = f"Did you mean {guess}?"
     else:
-        elsewhere = [known_path for known_path in schema.keys if known_path.rsplit(".", 1)[-1].lower() == name.lower()]
-        same_part = [known_path for known_path in elsewhere if known_path.split(".")[0] == path.split(".")[0]]
+        elsewhere = [found for found in schema.paths if found.rsplit(".", 1)[-1].lower() == name.lower()]
+        same_part = [found for found in elsewhere if found.split(".")[0] == path.split(".")[0]]
         best = (same_part or elsewhere)[:1] if len(same_part or elsewhere) <= 3 else []
         remedy = (
             f"Did you mean {best[0]}?"
@@ -129,7 +139,7 @@ def _unknown(path: str, name: str, branch: Mapping[str, Any], schema: Schema) ->
             else f"Known here: {', '.join(sorted(known)[:12])}{', ...' if len(known) > 12 else ''}."
         )
     where = "Helm values of the GPU Operator have" if schema.form == "values" else "a ClusterPolicy has"
-    return Finding("policy.unknown-key", ERROR, f"is unknown: {where} no such key.", path=path, remedy=remedy)
+    return Finding(UNKNOWN, ERROR, f"is unknown: {where} no such key.", path=path, remedy=remedy)
 
 
 def _close(name: str, known: List[str]) -> Optional[str]:
@@ -145,7 +155,7 @@ def _status_findings(path: str, key: Key, value: Any, form: str, release: str) -
     status = key.status_in(form)
     same = value == default_of(key, release)
     if status in (DEAD, OLDER):
-        if not same and value not in ({}, [], ""):
+        if value and not same:
             what = (
                 "is a key of older charts and has no effect." if status == OLDER else "has no effect: nothing reads it."
             )
