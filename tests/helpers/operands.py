@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -40,12 +39,6 @@ def policy_of(values: Mapping[str, Any] | str | None = None) -> Policy:
 
 def values_file(name: str) -> Policy:
     return policy_of((FACTS / f"{name}.yaml").read_text())
-
-
-def recorded(name: str) -> dict[str, dict[str, Any]]:
-    """The operator's own objects of a values file, without the facts of nodes."""
-    facts = json.loads((FACTS / f"{name}.json").read_text())
-    return {key: value for key, value in facts.items() if not key.startswith("Node/")}
 
 
 def node(name: str = "gpu-0", os: str = "ubuntu", version: str = "24.04", **more: Any) -> NodeFacts:

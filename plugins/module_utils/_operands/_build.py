@@ -91,7 +91,7 @@ def service_monitor(
         "interval": settings.interval or interval,
         "scrapeTimeout": settings.scrape_timeout,
         "honorLabels": settings.honor_labels,
-        "relabelings": [dict(r) for r in settings.relabelings],
+        "relabelings": copy.deepcopy(list(settings.relabelings)),
     }
     endpoint.update({key: value for key, value in optional.items() if value})
     made["spec"] = {
@@ -422,19 +422,21 @@ def _pod_spec(pod: Pod, policy: Policy, facts: ClusterFacts) -> Json:
         "serviceAccountName": pod.account,
         "priorityClassName": policy.daemonsets.priority_class_name or PRIORITY_CLASS,
         "nodeSelector": {DEPLOY + pod.deploy: "true", **pod.node_selector},
-        "tolerations": [dict(t) for t in policy.daemonsets.tolerations] or [dict(GPU_TOLERATION)],
-        "initContainers": copy.deepcopy(pod.init),
-        "containers": copy.deepcopy(pod.containers),
-        "volumes": copy.deepcopy(pod.volumes),
+        "tolerations": list(policy.daemonsets.tolerations) or [GPU_TOLERATION],
+        "initContainers": pod.init,
+        "containers": pod.containers,
+        "volumes": pod.volumes,
         **pod.spec,
     }
     if not pod.init:
         del spec["initContainers"]
+    # Operands share parts with each other and with the policy: a copy of our own may be changed.
+    spec = copy.deepcopy(spec)
     secrets = list(dict.fromkeys(name for image in pod.images for name in image.pull_secrets))
     if secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in secrets]
     if policy.daemonsets.pod_security_context:
-        spec["securityContext"] = policy.daemonsets.pod_security_context
+        spec["securityContext"] = copy.deepcopy(policy.daemonsets.pod_security_context)
     if pod.host_network:
         spec.update(hostNetwork=True, dnsPolicy="ClusterFirstWithHostNet")
     if pod.gpu_container and runtime_class(policy, facts):

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -17,26 +16,12 @@ from ansible_collections.gpufleet.nvidia.tests.helpers import compare_objects, o
 ALLOWED = operands.FACTS.parents[1] / "integration" / "operator_differences.json"
 
 
-def made(name: str) -> dict[str, dict[str, Any]]:
+def made(name: str) -> compare_objects.Facts:
     facts = operands.cluster(operands.node("gpu-0000"), operands.node("gpu-0001"))
-    flat = {}
-    for obj in build(operands.values_file(name), facts):
-        out: dict[str, Any] = {}
-        compare_objects.flatten(compare_objects.normalise(server_defaults.with_defaults(obj)), "", out)
-        flat[f"{obj['kind']}/{obj['metadata']['name']}"] = out
-    return flat
-
-
-def differences(wanted: dict[str, dict[str, Any]], found: dict[str, dict[str, Any]]) -> list[str]:
-    rules = [re.compile(rule["path"]) for rule in json.loads(ALLOWED.read_text())]
-    left = []
-    for name in sorted(set(wanted) | set(found)):
-        ours, theirs = found.get(name, {}), wanted.get(name, {})
-        for path in sorted(set(ours) | set(theirs)):
-            same = path in ours and path in theirs and theirs[path] in ("<script>", ours[path])
-            if not same and not any(rule.fullmatch(f"{name} {path}") for rule in rules):
-                left.append(f"{name} {path}: {ours.get(path, 'missing')!r}, the operator has {theirs.get(path, 'none')!r}")
-    return left
+    return {
+        f"{obj['kind']}/{obj['metadata']['name']}": compare_objects.facts_of(server_defaults.with_defaults(obj))
+        for obj in build(operands.values_file(name), facts)
+    }
 
 
 @pytest.mark.rows(
@@ -45,12 +30,20 @@ def differences(wanted: dict[str, dict[str, Any]], found: dict[str, dict[str, An
 )  # fmt: skip
 @pytest.mark.parametrize("name", operands.VALUES_FILES)
 def test_objects_equal_those_of_the_operator(name: str) -> None:
-    assert differences(operands.recorded(name), made(name)) == []
+    wanted = compare_objects.recorded([operands.FACTS / f"{name}.json"])
+    assert compare_objects.compare(wanted, made(name), compare_objects.rules_of(ALLOWED)).left == []
 
 
-@pytest.mark.parametrize("change", ["DaemonSet/nvidia-driver-daemonset", "Role/nvidia-dcgm-exporter"])
-def test_a_single_changed_fact_is_seen(change: str) -> None:
-    wanted = operands.recorded("default")
-    path = sorted(path for path in wanted[change] if wanted[change][path] != "<script>")[-1]
-    wanted[change] = {**wanted[change], path: "something else"}
-    assert len(differences(wanted, made("default"))) == 1
+def test_every_changed_fact_is_seen() -> None:
+    found = made("default")
+    wanted = compare_objects.recorded([operands.FACTS / "default.json"])
+    for name, flat in wanted.items():
+        for path, value in flat.items():
+            if value != "<script>":
+                changed = {name: {**flat, path: "something else"}}
+                assert len(compare_objects.compare(changed, {name: found[name]}).left) == 1, (name, path)
+
+
+def test_the_list_of_meant_differences_gives_reasons() -> None:
+    rules: list[dict[str, Any]] = json.loads(ALLOWED.read_text())
+    assert all(set(rule) == {"path", "why"} and len(rule["why"]) > 20 for rule in rules)
