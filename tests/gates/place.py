@@ -186,10 +186,10 @@ runpy.run_module("pip", run_name="__main__", alter_sys=True)
 
 
 @contextmanager
-def place_for(checkout: Path) -> Iterator[Place]:
+def place_for(checkout: Path, home: Path | None = None) -> Iterator[Place]:
     """A place with a fresh copy of this checkout; one run at a time in each, the next one waits."""
     name = hashlib.sha256(str(checkout).encode()).hexdigest()[:12]
-    place = Place(checkout, cache_folder() / "gates" / "places" / name)
+    place = Place(checkout, home or cache_folder() / "gates" / "places" / name)
     place.scratch.mkdir(parents=True, exist_ok=True)
     with (place.home / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
