@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Kubernetes' own schemas, strict: unknown fields are refused. Each is read once, which kubernetes-validate does not."""
+"""Kubernetes' own schemas, strict: unknown fields are refused. Each is read once; kubernetes-validate reads anew."""
 
 from __future__ import annotations
 

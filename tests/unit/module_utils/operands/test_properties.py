@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -91,6 +92,7 @@ def test_names_are_unique_and_namespaced_where_they_should_be(policy: Policy, fa
     for obj in objects:
         assert ("namespace" in obj["metadata"]) == (obj["kind"] not in whole_cluster)
         assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "gpufleet"
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?", obj["metadata"]["name"])
 
 
 @given(policies(), clusters())
@@ -99,6 +101,7 @@ def test_pods_are_consistent(policy: Policy, facts: ClusterFacts) -> None:
     for name, pod in pods(build(policy, facts)):
         volumes = [v["name"] for v in pod["volumes"]] if "volumes" in pod else []
         assert unique(volumes), name
+        assert all(re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?", volume) for volume in volumes), name
         assert unique([c["name"] for c in containers(pod)]), name
         mounted = set()
         for item in containers(pod):
