@@ -5,15 +5,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
+from .._operands._build import content_hash
 from .._operands._types import ClusterFacts, NodeFacts
 from .._policy._model import Policy
 
@@ -71,10 +70,14 @@ def cluster_runtime(nodes: Sequence[NodeFacts]) -> str:
     return next((name for name in ("crio", "docker") if name in found), "containerd")
 
 
-def driver_os(daemonset: Optional[Mapping[str, Any]], known: Sequence[str]) -> str:
-    """The operating system's tag that the plain driver DaemonSet serves now, from its image; "" without one."""
-    if daemonset is None:
-        return ""
+def driver_daemonsets(daemonsets: Sequence[Mapping[str, Any]], known: Sequence[str]) -> Dict[str, str]:
+    """Driver DaemonSets by name, with the operating system's tag that each serves now."""
+    found = {str(made["metadata"]["name"]): driver_os(made, known) for made in daemonsets}
+    return {name: tag for name, tag in found.items() if name.startswith(DRIVER_DAEMONSET) and tag}
+
+
+def driver_os(daemonset: Mapping[str, Any], known: Sequence[str]) -> str:
+    """The operating system's tag that a driver DaemonSet serves, from its image; "" when that does not tell."""
     for container in daemonset["spec"]["template"]["spec"].get("containers") or []:
         if container["name"] == "nvidia-driver-ctr":
             tag = str(container.get("image", ""))
@@ -119,7 +122,7 @@ def read_named(
         if live is not None:
             data = {**(live.get("data") or {}), **(live.get("binaryData") or {})}
             keys[f"{kind}/{name}"] = tuple(sorted(data))
-            hashes[f"{kind}/{name}"] = hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()
+            hashes[f"{kind}/{name}"] = content_hash(data)
     return keys, hashes
 
 

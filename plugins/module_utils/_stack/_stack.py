@@ -22,7 +22,7 @@ from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import WARNING, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
-from ._facts import DRIVER_DAEMONSET, driver_os, node_facts, read_named, read_nodes, slim_node, with_nodes
+from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
 from ._nodes import NodeChange, NodePlanner, read_groups
 from ._others import foreign_nfd, operator_findings
@@ -109,7 +109,7 @@ class StackRun:
         self.live_namespace = self.connection.find(path("Namespace", name=self.request.namespace))
         self.nodes = read_nodes(self.connection)
         keys, hashes = read_named(self.connection, self.policy, self.request.namespace)
-        driver = self.connection.find(path("DaemonSet", self.request.namespace, DRIVER_DAEMONSET))
+        workloads = list_objects(self.connection, "DaemonSet", self.request.namespace, label_selector=_OURS).items
         monitors = self.connection.find(path("CustomResourceDefinition", name="servicemonitors.monitoring.coreos.com"))
         facts = ClusterFacts(
             namespace=self.request.namespace,
@@ -119,7 +119,7 @@ class StackRun:
             nfd_running=self._foreign_nfd(),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
-        self.facts = replace(facts, driver_os=driver_os(driver, [tag for tag in known if tag]))
+        self.facts = replace(facts, driver_daemonsets=driver_daemonsets(workloads, [tag for tag in known if tag]))
 
     def _foreign_nfd(self) -> bool:
         """Whether an NFD that is not ours runs. All workloads are only read where ours does not run already."""

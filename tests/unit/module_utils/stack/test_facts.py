@@ -7,6 +7,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts, NodeFacts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import (
     cluster_runtime,
+    driver_daemonsets,
     driver_os,
     node_facts,
     slim_node,
@@ -47,8 +48,12 @@ def test_the_operating_system_of_a_driver_is_read_from_its_image(image, known, e
     assert driver_os(_daemonset(image), known) == expected
 
 
-def test_without_a_driver_there_is_no_operating_system_to_keep():
-    assert driver_os(None, ["ubuntu24.04"]) == ""
+def test_only_driver_daemonsets_keep_an_operating_system():
+    driver = _daemonset("nvcr.io/nvidia/driver:595.91.07-rhel9")
+    driver["metadata"] = {"name": "nvidia-driver-daemonset"}
+    other = _daemonset("nvcr.io/nvidia/driver:595.91.07-rhel9")
+    other["metadata"] = {"name": "nvidia-dcgm-exporter"}
+    assert driver_daemonsets([driver, other], ["rhel9"]) == {"nvidia-driver-daemonset": "rhel9"}
 
 
 def test_a_node_is_cut_down_to_what_is_looked_at():
