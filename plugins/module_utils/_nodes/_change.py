@@ -185,11 +185,11 @@ class Draft:
         self.first = not self._memory
         self.had: List[str] = [str(key) for key in self._memory.get("had") or []]
         notes = {k: v for k, v in node.annotations.items() if k != memory_key}
-        self.labels = Scope(node.labels, self._part("labels"), self._is_trace)
-        self.annotations = Scope(notes, self._part("annotations"), self._is_trace)
-        self.taints = Scope(taints or {}, self._part("taints"), self._is_trace)
+        self.labels = Scope(node.labels, self._part("labels"), self.is_trace)
+        self.annotations = Scope(notes, self._part("annotations"), self.is_trace)
+        self.taints = Scope(taints or {}, self._part("taints"), self.is_trace)
 
-    def _is_trace(self, key: str, old: str) -> bool:
+    def is_trace(self, key: str, old: str) -> bool:
         """Whether a value is none of a person's: the driver manager empties deploy labels that are absent."""
         return old == "" and key.startswith(DEPLOY) and not self.first and key not in self.had
 

@@ -59,8 +59,8 @@ def _give_back(node: Node, nfd_ours: bool) -> LabelChange:
 
 
 def _drop_written(draft: Draft) -> None:
-    for key in OPERAND_KEYS:
-        if key in draft.labels.values and key not in draft.had:
+    for key, value in list(draft.labels.values.items()):
+        if (key in OPERAND_KEYS and key not in draft.had) or draft.is_trace(key, value):
             del draft.labels.values[key]
             draft.reasons[key] = "was written by an operand that is removed"
 

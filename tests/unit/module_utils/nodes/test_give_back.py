@@ -212,3 +212,32 @@ def test_a_taint_of_ours_stays_remembered_while_taints_are_not_known() -> None:
     assert node.taints == [taint("true")]
     node.remove()
     assert node.state() == ({}, {}, [])
+
+
+@pytest.mark.rows("NL-03", "NL-04", "S40")
+def test_a_value_that_a_person_set_after_us_outlives_operands_off() -> None:
+    node = Live({FEATURE + "pci-10de.present": "true"}, {}, [])
+    node.by_policy(0)
+    node.labels["nvidia.com/gpu.deploy.dcgm"] = "false"
+    node.labels[OPERANDS] = "false"
+    node.by_policy(0)
+    assert "nvidia.com/gpu.deploy.dcgm" not in node.labels
+    off = Live(node.labels, node.notes, [])
+    node.labels[OPERANDS] = "true"
+    node.by_policy(0)
+    assert node.labels["nvidia.com/gpu.deploy.dcgm"] == "false"
+    off.remove()
+    assert off.labels["nvidia.com/gpu.deploy.dcgm"] == "false"
+
+
+@pytest.mark.rows("S40", "NL-04")
+def test_labels_that_the_driver_manager_emptied_do_not_come_back() -> None:
+    start = {FEATURE + "pci-10de.present": "true"}
+    node = Live(start, {}, [])
+    node.by_policy(0)
+    node.labels["nvidia.com/gpu.deploy.sandbox-validator"] = ""
+    node.labels[MIG_MANAGER] = ""
+    node.by_policy(0)
+    node.labels["nvidia.com/gpu.deploy.dra-validator"] = ""
+    node.remove()
+    assert node.labels == start
