@@ -9,6 +9,7 @@ python -m ansible_collections.gpufleet.nvidia.tests.testbed.simulator --kubeconf
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import signal
 import sys
 from pathlib import Path
@@ -41,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
     options = parser.parse_args(argv)
     if not options.speed > 0:
         parser.error("--speed must be more than 0")
+    faulthandler.register(signal.SIGUSR1)  # shows on stderr what each thread is doing
     try:
         specs = fleet.load(options.fleet, options.nodes)
         faults = Faults(path=options.control)

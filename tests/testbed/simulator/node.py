@@ -60,7 +60,7 @@ class NodeSpec:
     kubelet: str = "v1.36.3"
     nvswitch: bool = False
     mellanox: bool = False
-    fabric: bool = False
+    subscribed: bool = True  # RHEL, SLES: the host is registered with its vendor
     host_driver: str = ""  # version of a driver that the image of the node brings
     host_toolkit: bool = False  # the image of the node brings the container toolkit, its runtime handler set up
     mig: tuple[str, ...] = ()  # MIG instances that exist already, on every GPU
@@ -96,6 +96,11 @@ class NodeSpec:
         return RUNTIMES[self.distribution or self.runtime_name]
 
 
+# Subscriptions of a registered host, which driver containers mount to reach the vendor's packages (gpu-operator.md 3.6).
+SUBSCRIPTIONS = {
+    "rhel": {"/etc/pki/entitlement/1.pem": "", "/etc/yum.repos.d/redhat.repo": "", "/etc/rhsm/rhsm.conf": ""},
+    "sles": {"/etc/zypp/credentials.d/SCCcredentials": "", "/etc/SUSEConnect": ""},
+}
 OS_NAMES = {
     "ubuntu": "Ubuntu",
     "rhel": "Red Hat Enterprise Linux",
@@ -127,7 +132,9 @@ class Node:
         if spec.mellanox:
             self.modules.add("mlx5_core")
         paths = spec.paths
-        mofed = {"/run/mellanox/drivers/.driver-ready": ""} if spec.mellanox else {}
+        extra = {"/run/mellanox/drivers/.driver-ready": ""} if spec.mellanox else {}
+        if spec.subscribed:
+            extra |= SUBSCRIPTIONS.get(spec.os_id, {})
         os_release = (
             f'ID="{spec.os_id}"\nVERSION_ID="{spec.os_version}"\nNAME="{OS_NAMES.get(spec.os_id, spec.os_id)}"\n'
         )
@@ -137,7 +144,7 @@ class Node:
                 paths["config"]: "",
                 paths["socket"]: "",
                 f"/boot/config-{spec.kernel}": "",
-                **mofed,
+                **extra,
             }
         )
         self.handlers: dict[str, str] = {"runc": "/usr/bin/runc"}

@@ -18,7 +18,10 @@ _TEST = re.compile(r"(?:\[\[?|\btest)\s+(?:!\s+)?-[efs]\s+(\"[^\"]*\"|'[^']*'|[^
 _LOOP = re.compile(r"\b(?:until|while)\b(.*?)\bdo\b", re.S)
 _SOURCE = re.compile(r"(?:^|[;&|\n])\s*(?:\.|source)\s+(\"[^\"]*\"|'[^']*'|[^\s;&|]+)")
 _ASSIGN = re.compile(r"(?:^|[;\n])\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[\w./:-]*)(?=\s|;|$)")
-_KEYWORDS = {
+_BUILTINS = {
+    "trap", "wait", "exit", "return", "read", "case", "esac", "shift", "unset", "umask", "cd", "printf", "mv", "mkdir", "chmod",
+}  # fmt: skip
+_KEYWORDS = _BUILTINS | {
     "do",
     "done",
     "then",
@@ -67,19 +70,24 @@ def read(text: str) -> Script:
     removes: list[str] = []
     command: tuple[str, ...] = ()
     forever = bool(re.search(r"\bwhile\s+(?:true|:|\[\s*1\s*\]|sleep\b)|\bsleep\s+(?:inf|infinity)\b", body))
+    fixed = False  # after ``exec`` nothing follows
     for line in re.split(r"[\n;]|&&|\|\|", body):
         try:
             words = shlex.split(line, comments=True)
         except ValueError:
             continue
-        while words and (words[0] in ("exec", "do", "then", "else") or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0])):
+        becomes = False
+        while words and (words[0] in ("exec", "do", "then", "else", "{") or re.fullmatch(r"[A-Za-z_]\w*=.*", words[0])):
+            becomes = becomes or words[0] == "exec"
             words.pop(0)
-        if not words or words[0] in _KEYWORDS or words[0] in (".", "source", "sleep", "[", "[[", "test", "}", "{"):
+        if not words or words[0] in _KEYWORDS or words[0] in (".", "source", "sleep", "[", "[[", "test", "}"):
             continue
         if words[0] == "rm":
             removes += [_plain(w, names) for w in words[1:] if not w.startswith("-")]
             continue
-        command = tuple(_plain(w, names) for w in words)
+        if not fixed:
+            command = tuple(_plain(w, names) for w in words)
+            fixed = becomes
     return Script(tuple(waits), tuple(sources), command, forever, tuple(removes), text)
 
 

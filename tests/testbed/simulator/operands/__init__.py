@@ -56,7 +56,7 @@ def find(c: Ctx) -> Program:
     if script is not None and not argv[0].endswith("nvidia-validator"):
         argv = list(script.command)
     name = argv[0].rsplit("/", 1)[-1] if argv else ""
-    if script is not None and not name:
+    if script is not None and (not name or script.forever):
         return shells.WAITER
     tables: dict[str, dict[str, Program]] = {
         "driver-manager": {"driver-manager": driver_manager.PROGRAM},

@@ -152,9 +152,6 @@ def _start(c: Ctx, config: PluginConfig) -> dict[str, int]:
                 f"unable to create CDI spec file: failed to locate libcuda.so below {inside} (host path {place.path}, the driver is at {wanted or 'no place'})"
             )
         c.need_mount("/var/run/cdi", "CDI specifications cannot be written", host="/var/run/cdi", writable=True)
-        hook = c.env.get("NVIDIA_CDI_HOOK_PATH") or c.env.get("NVIDIA_CTK_PATH") or ""
-        if hook and not c.node.fs.exists(hook):
-            raise Crash(f"CDI hook {hook} does not exist on the host")
         c.write("/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json", "{}")
     c.need_privileged("error getting devices: MIG capabilities and device nodes cannot be read")
     try:
