@@ -30,7 +30,7 @@ TYPES: dict[str, tuple[type, ...]] = {
 
 
 def undocumented(module_name: str, result: Mapping[str, Any]) -> list[str]:
-    """Every difference between this result and the module's RETURN, as sentences that begin with the path of the key."""
+    """Every difference between this result and the module's RETURN, as sentences that begin with the key's path."""
     own = {key: value for key, value in result.items() if key not in COMMON and not key.startswith("_ansible_")}
     return _keys("", document(module_name, "RETURN"), own, bool(result.get("failed")))
 
