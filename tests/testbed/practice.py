@@ -21,13 +21,14 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from ansible_collections.gpufleet.nvidia.tests.testbed import audit, programs
 from ansible_collections.gpufleet.nvidia.tests.testbed.cluster import COMPONENTS, USERS, Cluster, ClusterError
+from ansible_collections.gpufleet.nvidia.tests.testbed.simulator import fleet as simulated
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 COLLECTIONS = CHECKOUT / "build" / "collections"
@@ -86,8 +87,7 @@ class Practice:
         # All programs first: building one takes minutes, in which nothing else should wait half started.
         for name in programs.PROGRAMS:
             programs.ensure(name, report)
-        self.dir.mkdir(parents=True, exist_ok=True)
-        with self._alone():
+        with self.alone("lock"):
             wanted = self._description(path)
             if self._runs(wanted):
                 report(f"practice: the fleet {self.fleet} runs already and is used again")
@@ -101,15 +101,24 @@ class Practice:
         """Stop everything and remove all but the logs."""
         if not self.dir.exists():
             return
-        with self._alone():
+        with self.alone("lock"):
             self._forget()
             self.cluster.down()
 
     @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """Two starts in one folder follow each other."""
-        with (self.dir / "lock").open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+    def alone(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
+        """Hold a lock of this folder; call ``waiting`` first when another run holds it.
+
+        ``lock`` guards starting and stopping. ``run.lock`` is held by a whole run on the command line, playbook
+        included, so that no second one replaces the cluster under it; ``down`` does not ask for that one.
+        """
+        self.dir.mkdir(parents=True, exist_ok=True)
+        with (self.dir / name).open("w") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                waiting()
+                fcntl.flock(lock, fcntl.LOCK_EX)
             yield
 
     def _forget(self) -> None:
@@ -202,6 +211,12 @@ class Practice:
         """The user's writes to the API behind the offset ``since``."""
         return audit.writes(self.cluster.audit_log, user, since)
 
+    def idle_nodes(self) -> list[str]:
+        """Names of the nodes that have GPUs by the fleet's description, and are not Ready or offer no GPU."""
+        offers = {node["metadata"]["name"]: _offers_gpus(node) for node in self.node_objects()}
+        fleet = simulated.load(str(fleet_file(self.fleet)), self.nodes)
+        return [spec.name for spec in fleet if spec.gpus and not offers.get(spec.name)]
+
     def node_objects(self) -> list[dict[str, Any]]:
         """All Node objects, read as the observer."""
         status, body = self.cluster.request("/api/v1/nodes", timeout=60)
@@ -209,6 +224,12 @@ class Practice:
             raise PracticeError(f"The API server answers {status} when asked for its nodes")
         nodes: list[dict[str, Any]] = json.loads(body)["items"]
         return nodes
+
+
+def _offers_gpus(node: dict[str, Any]) -> bool:
+    ready = {condition["status"] for condition in node["status"]["conditions"] if condition["type"] == "Ready"}
+    offered = {name: count for name, count in node["status"]["allocatable"].items() if name.startswith("nvidia.com/")}
+    return ready == {"True"} and any(int(count) > 0 for count in offered.values())
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -231,8 +252,10 @@ def main(arguments: list[str] | None = None) -> int:
         missing = [str(path) for path in options.values if not path.is_file()]
         if missing:
             raise PracticeError(f"There is no values file {', '.join(missing)}")
-        practice.up()
-        return 0 if options.no_playbook else _run(practice, options.values)
+        busy = f"practice: another run uses {practice.dir}; waiting for its end"
+        with practice.alone("run.lock", lambda: programs.say(busy)):
+            practice.up()
+            return 0 if options.no_playbook else _run(practice, options.values)
     except (ClusterError, PracticeError, programs.ProgramError) as error:
         print(error, file=sys.stderr)
         return 1
@@ -244,7 +267,10 @@ def _run(practice: Practice, values: Sequence[Path]) -> int:
     site = practice.playbook("site", values=values, stream=True)
     programs.say(f"practice: {len(practice.writes(since=since))} API writes by {USERS['admin']} in this run")
     status = practice.playbook("status", stream=True)
-    return site.returncode or status.returncode
+    idle = practice.idle_nodes()
+    if idle:
+        programs.say(f"practice: these nodes have GPUs and offer none: {', '.join(idle)}")
+    return site.returncode or status.returncode or int(bool(idle))
 
 
 if __name__ == "__main__":
