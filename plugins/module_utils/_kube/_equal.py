@@ -72,8 +72,8 @@ class ForeignField(NamedTuple):
 
 
 def normalised(wanted: Mapping[str, Any]) -> Object:
-    """The object as it is sent: nulls left out, ``stringData`` of a Secret turned into ``data``, no status."""
-    obj: Object = _without_nulls({k: v for k, v in wanted.items() if k != "status"})
+    """The object as it is sent: no nulls, no status, no empty labels, ``stringData`` of a Secret turned into ``data``."""
+    obj: Object = _cleaned({k: v for k, v in wanted.items() if k != "status"})
     if obj.get("kind") == "Secret" and "stringData" in obj:
         texts = obj.pop("stringData")
         obj["data"] = {
@@ -177,9 +177,10 @@ class _Comparison:
         self._manager = manager
 
     def value(self, wanted: Any, live: Any, own: Optional[Tree], path: Path) -> None:
-        if live is ABSENT:
-            # The server does not store empty fields, whoever owns them.
-            if not is_zero(wanted):
+        if live is ABSENT or live is None:
+            # The server leaves out many empty fields but still records who set them (empty lists apart): what is owned
+            # has been seen by it.
+            if wanted != [] and (own is None or not is_zero(wanted)):
                 self._differs(path, wanted, ABSENT)
         elif own is None or _is_leaf(own):
             self._whole(wanted, live, own, path)
@@ -272,11 +273,20 @@ _DEFAULTS = (
 )
 
 
+# Numbers and booleans that the server leaves out when they are zero; for others (a user id, a pointer) zero says something.
+_LEFT_OUT = ("priority", "deprecated", "nullable", "exclusiveMinimum", "exclusiveMaximum", "uniqueItems", "readOnly")
+
+
+def _left_out(key: str, value: Any) -> bool:
+    """True when the server does not store this value inside one that is owned as a whole."""
+    return is_zero(value) and (value is None or isinstance(value, (str, list, dict)) or key in _LEFT_OUT)
+
+
 def _same_whole(wanted: Any, live: Any, path: Path) -> bool:
     """Equality of a value that is owned as a whole; the server's defaults inside it are no difference."""
     if isinstance(wanted, dict) and isinstance(live, dict):
         for key, value in wanted.items():
-            if not (_same_whole(value, live[key], (*path, key)) if key in live else is_zero(value)):
+            if not (_same_whole(value, live[key], (*path, key)) if key in live else _left_out(key, value)):
                 return False
         around = path[-1] if path else ""
         return all(key in wanted or is_zero(value) or (around, key, value) in _DEFAULTS for key, value in live.items())
@@ -499,11 +509,14 @@ def _subtracted(tree: Tree, less: Tree) -> Tree:
     return out
 
 
-def _without_nulls(value: Any) -> Any:
+def _cleaned(value: Any, key: str = "") -> Any:
     if isinstance(value, Mapping):
-        return {k: _without_nulls(v) for k, v in value.items() if v is not None}
+        gone = [
+            k for k, v in value.items() if v is None or (key == "metadata" and k in ("labels", "annotations") and not v)
+        ]
+        return {k: _cleaned(v, k) for k, v in value.items() if k not in gone}
     if isinstance(value, (list, tuple)):
-        return [_without_nulls(v) for v in value]
+        return [_cleaned(v) for v in value]
     return value
 
 

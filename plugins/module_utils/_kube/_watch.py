@@ -141,29 +141,29 @@ class _Follower:
         return listing.resource_version
 
     def _run(self) -> None:
-        failures = 0
+        idle = 0  # rounds that brought nothing, one after the other
         trouble = Deadline(self._patience)
         while not self._stopped.is_set():
+            idle += 1
             try:
                 if not self._version:
                     self._version = self._relist()
                 for event in self._events():
-                    failures, trouble = 0, Deadline(self._patience)
+                    idle, trouble = 0, Deadline(self._patience)
                     self._take(event)
+                trouble = Deadline(self._patience)
             except (Dropped, KubeError) as error:
                 if self._stopped.is_set():
                     return
-                final = isinstance(error, ApiError) and 400 <= error.status < 500 and error.status not in (410, 429)
-                if final or trouble.passed:
-                    self.error = (
-                        error if isinstance(error, KubeError) else KubeError(f"watch of {self._query.kind}: {error}")
-                    )
+                if _is_final(error) or trouble.passed:
+                    text = f"watch of {self._query.kind}: {error}"
+                    self.error = error if isinstance(error, KubeError) else KubeError(text)
                     self._changed()
                     return
                 if isinstance(error, ApiError) and error.status == 410:
                     self._version = ""
-                failures += 1
-                self._stopped.wait(min(8.0, 0.25 * 2**failures))
+            if idle:
+                self._stopped.wait(min(8.0, 0.125 * 2**idle))
 
     def _events(self) -> Iterator[Mapping[str, Any]]:
         q = self._query
@@ -200,6 +200,11 @@ class _Follower:
             else:
                 self._objects[_key(obj)] = self._query.keep(obj) if self._query.keep else obj
         self._changed()
+
+
+def _is_final(error: Exception) -> bool:
+    """A refusal that stays: the request is wrong, or a right is missing."""
+    return isinstance(error, ApiError) and 400 <= error.status < 500 and error.status not in (410, 429)
 
 
 def _key(obj: Mapping[str, Any]) -> Tuple[str, str]:

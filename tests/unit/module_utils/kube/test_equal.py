@@ -165,8 +165,14 @@ def test_an_item_that_is_no_longer_wanted_is_a_difference() -> None:
 
 def test_empty_fields_that_the_server_does_not_store_are_no_difference() -> None:
     there = live({"spec": {"a": 1}}, {"f:spec": {"f:a": {}, "f:hostNetwork": {}, "f:env": {}}})
-    wanted = wish({"spec": {"a": 1, "hostNetwork": False, "env": [], "text": "", "gone": None}})
-    assert differences(wanted, there) == []
+    assert differences(wish({"spec": {"a": 1, "hostNetwork": False, "env": [], "gone": None}}), there) == []
+
+
+def test_an_empty_field_that_the_server_has_not_seen_is_a_difference() -> None:
+    there = live({"spec": {"a": 1}}, {"f:spec": {"f:a": {}}})
+    assert [d.path for d in differences(wish({"spec": {"a": 1, "mount": False}}), there)] == ["spec.mount"]
+    there = live({"spec": {"securityContext": {}}}, {"f:spec": {"f:securityContext": {}}})
+    assert len(differences(wish({"spec": {"securityContext": {"runAsUser": 0}}}), there)) == 1
 
 
 def test_a_right_value_that_somebody_else_owns_is_a_difference_of_ownership() -> None:
