@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from .._policy._model import Component, Env, Image, Json, NamedConfig, Policy, ServiceMonitor
+from .._policy._model import Component, Image, Json, NamedConfig, Policy, ServiceMonitor
 from ._images import pull_policy, reference
 from ._types import ClusterFacts, Object
 
@@ -529,9 +529,3 @@ def add_env(item: Json, name: str, value: str) -> None:
     present = item.get("env", [])
     if all(e["name"] != name for e in present):
         item["env"] = [*present, env(name, value)]
-
-
-def names_twice(items: Env) -> List[str]:
-    """Names that a list of env items has more than once; server-side apply refuses such a list."""
-    names = [item["name"] for item in items]
-    return sorted({name for name in names if names.count(name) > 1})

@@ -10,7 +10,6 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Finding
 from .._policy._model import Env, Policy
-from . import _build as b
 from ._dcgm_exporter import METRICS_KEY
 from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, groups
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
@@ -131,48 +130,26 @@ def _what_is_missing(policy: Policy, os_tag: str, kernel: str) -> str:
     return ""
 
 
-def _env_lists(policy: Policy) -> Iterator[Tuple[str, Env]]:
-    yield "validator.env", policy.validator.env
-    for part in ("plugin", "cuda", "driver", "toolkit"):
-        yield f"validator.{part}.env", getattr(policy.validator, f"{part}_env")
-    yield "driver.manager.env", policy.driver.manager.env
-    components = {
-        "driver": policy.driver,
-        "toolkit": policy.toolkit,
-        "devicePlugin": policy.device_plugin,
-        "dcgm": policy.dcgm,
-        "dcgmExporter": policy.dcgm_exporter,
-        "gfd": policy.gfd,
-        "migManager": policy.mig_manager,
-        "nodeStatusExporter": policy.node_status_exporter,
-        "gds": policy.gds,
-        "gdrcopy": policy.gdrcopy,
-    }
-    for key, component in components.items():
-        yield f"{key}.env", component.env
-
-
-def _env_twice(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
-    for path, items in _env_lists(policy):
-        for name in b.names_twice(items):
-            detail = f"{name} is there more than once."
-            yield Finding("env-twice", ERROR, detail, "", path, "Keep one of them.")
-
-
 # Variables that the stack sets after the user's, because other operands depend on them.
 _OURS: Dict[str, Tuple[str, ...]] = {
-    "gfd.env": ("MIG_STRATEGY", "CONFIG_FILE"),
-    "driver.env": ("DRIVER_CONFIG_DIGEST",),
-    "driver.manager.env": ("DRIVER_CONFIG_DIGEST",),
-    "toolkit.env": ("RUNTIME", "CONTAINERD_RUNTIME_CLASS", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG_HOST_PATH"),
+    "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
+    "driver": ("DRIVER_CONFIG_DIGEST",),
+    "driver.manager": ("DRIVER_CONFIG_DIGEST",),
+    "toolkit": ("RUNTIME", "CONTAINERD_RUNTIME_CLASS", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG_HOST_PATH"),
 }
 
 
 def _env_without_effect(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
-    for path, items in _env_lists(policy):
-        for name in sorted({item["name"] for item in items} & set(_OURS.get(path, ()))):
+    given: Dict[str, Env] = {
+        "gfd": policy.gfd.env,
+        "driver": policy.driver.env,
+        "driver.manager": policy.driver.manager.env,
+        "toolkit": policy.toolkit.env,
+    }
+    for key, items in given.items():
+        for name in sorted({item["name"] for item in items} & set(_OURS[key])):
             detail = f"{name} has no effect here: it follows from the rest of the policy."
-            yield Finding("env-overridden", WARNING, detail, "", path, "Take it out.")
+            yield Finding("env-overridden", WARNING, detail, "", f"{key}.env", "Take it out.")
 
 
 def _driver_probes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
@@ -187,7 +164,6 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _missing_objects,
     _same_file_twice,
     _unknown_os,
-    _env_twice,
     _env_without_effect,
     _driver_probes,
 )
