@@ -4,7 +4,9 @@
 """Kubernetes over plain JSON: one kept-alive connection, no generated models, no discovery, no client-side merge.
 
 ====================  ====================================================================================
-``_connection``       credentials and TLS from the ``kubernetes`` package; requests with retries and a deadline
+``_connection``       requests with retries and a deadline, counted
+``_credentials``      server, TLS and credentials: plain ones read here, others by the ``kubernetes`` package
+``_pool``             urllib3 as the transport
 ``_resources``        kind -> path of every kind that the collection touches
 ``_lists``            lists in pages, also of metadata only
 ``_watch``            the live state of several lists at once

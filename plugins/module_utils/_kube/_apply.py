@@ -12,11 +12,21 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from .._plan import ERROR, INFO, WARNING, Action, Finding
 from ._connection import APPLY, JSON_PATCH, ApiError, Connection, Deadline, KubeError
-from ._equal import ABSENT, Difference, ForeignField, differences, foreign, managers, normalised, taken_over
+from ._equal import (
+    ABSENT,
+    Difference,
+    ForeignField,
+    applied_fields,
+    differences,
+    foreign,
+    managers,
+    normalised,
+    taken_over,
+)
 from ._lists import list_objects
 from ._resources import MANAGED_BY, MANAGER, OURS, Object, Ref, labels, ours, ref, resource
 from ._watch import until
@@ -242,7 +252,7 @@ class _Planner:
             )
         found = [d for d in found if d.live is ABSENT or d.wanted is ABSENT]
         if found and not clashes:
-            self.out.steps.append(Step(UPDATE, which, _reason(found, ()), part, live, tuple(found)))
+            self.out.steps.append(Step(UPDATE, which, _reason(which.kind, found, ()), part, live, tuple(found)))
 
     def _finding(
         self, name: str, target: str, detail: str, remedy: str, severity: str = ERROR, where: str = ""
@@ -271,7 +281,7 @@ class _Planner:
             detail = f"{immutable} cannot be changed without deleting every object of the kind"
             self._finding("immutable-field", str(which), detail, "Remove the CRD by hand if its objects may go.")
             return
-        reason = _reason(found, extra)
+        reason = _reason(which.kind, found, extra)
         if immutable:
             reason = f"{reason}; {immutable} cannot be changed in place, so it is deleted and made anew"
         verb = REPLACE if immutable else UPDATE
@@ -317,7 +327,7 @@ def execute(connection: Connection, step: Step, deadline: Optional[Deadline] = N
         Finding(
             "not-kept",
             WARNING,
-            f"the cluster does not keep what was applied: {d}",
+            f"the cluster does not keep what was applied: {_told(step.ref.kind, d)}",
             str(step.ref),
             d.path,
             "Look for a mutating webhook.",
@@ -346,6 +356,22 @@ def apply(
             if dry_run or not error.unknown_kind or patience.passed:
                 raise
             connection.pause(tries, patience)
+
+
+def release(connection: Connection, which: Ref, deadline: Optional[Deadline] = None) -> bool:
+    """Give back an object that others made: fields that only we set are removed, the rest stays. True if that changed it."""
+    live = connection.find(which.path, deadline=deadline)
+    if live is None or not applied_fields(live):
+        return False
+    bare: Object = {
+        "apiVersion": resource(which.kind).api_version,
+        "kind": which.kind,
+        "metadata": {"name": which.name},
+    }
+    if which.namespace:
+        bare["metadata"]["namespace"] = which.namespace
+    apply(connection, bare, deadline)
+    return True
 
 
 def _take_over(connection: Connection, step: Step, deadline: Optional[Deadline]) -> None:
@@ -510,10 +536,15 @@ def _immutable(kind: str, found: Sequence[Difference], wanted: Object, live: Obj
     return ""
 
 
-def _reason(found: Sequence[Difference], extra: Sequence[ForeignField]) -> str:
-    texts = [str(item) for item in found] + [str(item) for item in extra]
+def _reason(kind: str, found: Sequence[Difference], extra: Sequence[ForeignField]) -> str:
+    texts = [_told(kind, item) for item in (*found, *extra)]
     more = f" (and {len(texts) - 2} more)" if len(texts) > 2 else ""
     return "; ".join(texts[:2]) + more
+
+
+def _told(kind: str, item: Union[Difference, ForeignField]) -> str:
+    """A difference in words; of a Secret only where it is."""
+    return f"{item.path} is not as wanted" if kind == "Secret" else str(item)
 
 
 def _remedy(error: ApiError) -> str:

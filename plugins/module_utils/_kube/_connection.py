@@ -3,22 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One connection to a cluster: JSON requests with retries, a deadline, and counts of what was sent.
 
-The ``kubernetes`` package gives what it is good at (kubeconfig, exec credentials, in-cluster tokens, TLS, proxies, the
-connection pool). Everything above the pool is here, so that one place decides what is sent again and what is not.
+Credentials, TLS and proxies come from ``_credentials``, the connection pool is urllib3's (``_pool``). Everything above
+the pool is here, so that one place decides what is sent again and what is not.
 """
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import json
-import os
 import random
 import threading
 import time
-import warnings
 from collections import Counter
-from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol
 from urllib.parse import urlencode
 
 JSON = "application/json"
@@ -177,21 +173,13 @@ class Connection:
         ``~/.kube/config``, then the service account of the pod that this runs in. ``wrap`` puts something
         between this and the wire (faults, in tests). Raises ``MissingPackage`` or ``KubeError`` with what to check.
         """
-        config, pool = _configure(options)
+        # Imported here, because both need the errors of this file.
+        from ._credentials import credentials
+        from ._pool import PoolTransport
 
-        def auth() -> Optional[str]:
-            # Asking for the key runs the package's hook that renews tokens of exec plugins and service accounts.
-            key: Optional[str] = config.get_api_key_with_prefix("BearerToken") or config.get_api_key_with_prefix(
-                "authorization"
-            )
-            if not key and config.username and config.password is not None:
-                pair = f"{config.username}:{config.password}".encode()
-                key = "Basic " + base64.b64encode(pair).decode()
-            return key
-
-        return cls(
-            wrap(_PoolTransport(pool)), str(config.host), auth, timeout=float(options.get("request_timeout") or TIMEOUT)
-        )
+        found = credentials(options)
+        timeout = float(options.get("request_timeout") or TIMEOUT)
+        return cls(wrap(PoolTransport(found.pool)), found.server, found.auth, timeout=timeout)
 
     def get(self, path: str, query: Optional[Mapping[str, Any]] = None, **kwargs: Any) -> Dict[str, Any]:
         """The object or list at ``path``. Raises ``ApiError`` (404 included) or ``Unreachable``."""
@@ -354,168 +342,3 @@ def _status_body(text: bytes) -> Mapping[str, Any]:
     except ValueError:
         return {"message": text[:300].decode("utf-8", "replace")}
     return body if isinstance(body, dict) else {"message": str(body)}
-
-
-def _configure(options: Mapping[str, Any]) -> Tuple[Any, Any]:
-    """The package's ``Configuration`` and the connection pool that it makes from it."""
-    try:
-        import yaml
-        from kubernetes import config as loader
-        from kubernetes.client.configuration import Configuration
-        from kubernetes.client.rest import RESTClientObject
-    except ImportError:
-        import traceback
-
-        raise MissingPackage(traceback.format_exc()) from None
-
-    config = Configuration()
-    kubeconfig, context, host = options.get("kubeconfig"), options.get("context"), options.get("host")
-    try:
-        if isinstance(kubeconfig, Mapping):
-            loader.load_kube_config_from_dict(dict(kubeconfig), context=context, client_configuration=config)
-        elif kubeconfig:
-            loader.load_kube_config(os.path.expanduser(str(kubeconfig)), context=context, client_configuration=config)
-        elif not host and _default_kubeconfig():
-            loader.load_kube_config(context=context, client_configuration=config)
-        elif not host:
-            loader.load_incluster_config(client_configuration=config)
-    except (
-        loader.ConfigException,
-        yaml.YAMLError,
-        OSError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-    ) as error:
-        # The last ones are what the package gives for a kubeconfig of the wrong shape.
-        raise KubeError(_no_credentials(kubeconfig, error)) from None
-    _override(config, options)
-    config.retries = False  # one place decides what is sent again, and it is not the pool
-    try:
-        return config, RESTClientObject(config).pool_manager
-    except OSError as error:
-        raise KubeError(f"a certificate or key of the connection cannot be read: {error}") from None
-
-
-def _override(config: Any, options: Mapping[str, Any]) -> None:
-    """Single options win over the kubeconfig."""
-    names = {"host": "host", "username": "username", "password": "password", "ca_cert": "ssl_ca_cert"}
-    names.update(client_cert="cert_file", client_key="key_file", proxy="proxy")
-    for option, attribute in names.items():
-        if options.get(option) is not None:
-            setattr(config, attribute, options[option])
-    if options.get("api_key"):
-        config.refresh_api_key_hook = None
-        config.api_key = {"BearerToken": "Bearer " + str(options["api_key"]).strip()}
-    if (
-        options.get("validate_certs") is False
-    ):  # true is the default of the option, and no reason to overrule a kubeconfig
-        config.verify_ssl = False
-    if not config.verify_ssl:
-        from urllib3.exceptions import InsecureRequestWarning
-
-        warnings.simplefilter("ignore", InsecureRequestWarning)  # asked for by the user, once is enough
-
-
-def _default_kubeconfig() -> bool:
-    files = os.environ.get("KUBECONFIG") or "~/.kube/config"
-    return any(os.path.exists(os.path.expanduser(name)) for name in files.split(os.pathsep) if name)
-
-
-def _no_credentials(kubeconfig: Any, error: Exception) -> str:
-    first = str(error).strip().split("\n", maxsplit=1)[0]
-    if isinstance(kubeconfig, str) and not os.path.exists(os.path.expanduser(kubeconfig)):
-        return f"the kubeconfig {kubeconfig} does not exist on the machine that runs this module"
-    if kubeconfig or _default_kubeconfig():
-        return f"the kubeconfig cannot be used: {first}"
-    return (
-        "no cluster is given: set `kubeconfig` (or $KUBECONFIG), or `host` with `api_key`, or run inside a pod with a "
-        f"service account ({first})"
-    )
-
-
-class _PoolTransport:
-    """urllib3 as a transport."""
-
-    def __init__(self, pool: Any) -> None:
-        self._pool = pool
-
-    def send(self, method: str, url: str, headers: Mapping[str, str], body: Optional[bytes], timeout: float) -> Reply:
-        import urllib3
-
-        try:
-            reply = self._pool.request(
-                method,
-                url,
-                body=body,
-                headers=dict(headers),
-                timeout=urllib3.Timeout(connect=min(timeout, 10.0), read=timeout),
-                preload_content=False,
-                retries=False,
-                redirect=False,
-            )
-        except urllib3.exceptions.HTTPError as error:
-            raise _dropped(error) from None
-        except OSError as error:  # a certificate file that is not there
-            raise Dropped(str(error), sent=False, final=True) from None
-        return _PoolReply(reply)
-
-
-class _PoolReply:
-    def __init__(self, reply: Any) -> None:
-        self.status = int(reply.status)
-        self._reply = reply
-
-    def header(self, name: str) -> List[str]:
-        return [str(value) for value in self._reply.headers.getlist(name)]
-
-    def read(self) -> bytes:
-        import urllib3
-
-        try:
-            data: bytes = self._reply.read(decode_content=True)
-            self._reply.release_conn()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
-            raise _dropped(error) from None
-        return data
-
-    def lines(self) -> Iterator[bytes]:
-        import urllib3
-
-        rest = b""
-        try:
-            for piece in self._reply.stream(65536, decode_content=True):
-                *whole, rest = (rest + piece).split(b"\n")
-                yield from whole
-        except (
-            urllib3.exceptions.HTTPError,
-            OSError,
-            ValueError,
-            AttributeError,
-        ) as error:  # the last two: closed while reading
-            raise _dropped(error) from None
-        if rest:
-            yield rest
-
-    def close(self) -> None:
-        # shutdown() wakes a thread that waits for the next line; with an older urllib3 that thread's read times out.
-        with contextlib.suppress(OSError, ValueError, AttributeError, RuntimeError):
-            getattr(self._reply, "shutdown", lambda: None)()
-            self._reply.close()
-
-
-def _dropped(error: BaseException) -> Dropped:
-    import urllib3.exceptions as known
-
-    cause = getattr(error, "reason", None)
-    inner = cause if isinstance(cause, BaseException) else error
-    if isinstance(inner, known.ProxyError) and isinstance(getattr(inner, "original_error", None), BaseException):
-        inner = inner.original_error
-    text = str(inner).split(": ", 1)[-1] if isinstance(inner, known.NewConnectionError) else str(inner)
-    if isinstance(inner, known.SSLError) or "CERTIFICATE_VERIFY_FAILED" in text:
-        return Dropped(f"TLS: {text}", sent=False, final=True)
-    if isinstance(inner, getattr(known, "NameResolutionError", ())):
-        return Dropped(text, sent=False, final=False)
-    refused = isinstance(inner, (known.NewConnectionError, known.ConnectTimeoutError))
-    return Dropped(text or type(inner).__name__, sent=not refused)

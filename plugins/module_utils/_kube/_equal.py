@@ -72,7 +72,7 @@ class ForeignField(NamedTuple):
 
 
 def normalised(wanted: Mapping[str, Any]) -> Object:
-    """The object as it is sent: no nulls, no status, no empty labels, ``stringData`` of a Secret turned into ``data``."""
+    """The object as it is sent: no nulls, status, or empty labels; ``stringData`` of a Secret turned into ``data``."""
     obj: Object = _cleaned({k: v for k, v in wanted.items() if k != "status"})
     if obj.get("kind") == "Secret" and "stringData" in obj:
         texts = obj.pop("stringData")
@@ -273,7 +273,7 @@ _DEFAULTS = (
 )
 
 
-# Numbers and booleans that the server leaves out when they are zero; for others (a user id, a pointer) zero says something.
+# Numbers and booleans that the server leaves out when they are zero; for others (a user id, say) zero means something.
 _LEFT_OUT = ("priority", "deprecated", "nullable", "exclusiveMinimum", "exclusiveMaximum", "uniqueItems", "readOnly")
 
 

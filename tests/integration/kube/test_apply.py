@@ -7,16 +7,19 @@ from __future__ import annotations
 
 import copy
 import json
+from dataclasses import asdict
 from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube import _apply, _lists
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube import _apply, _credentials, _lists
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection, KubeError
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._equal import applied, differences
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._pool import PoolTransport
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import Ref
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import redacted
 from ansible_collections.gpufleet.nvidia.tests.integration.kube import objects
 from ansible_collections.gpufleet.nvidia.tests.integration.kube.conftest import Faults, KilledError, World
 
@@ -229,6 +232,18 @@ def test_a_client_side_apply_of_others_is_put_back(world: World) -> None:
     assert world.run(wanted) == []
 
 
+def test_the_content_of_a_secret_is_in_no_reason_and_no_plan(world: World) -> None:
+    wanted = objects.everything(world.namespace)
+    assert "dmFsdWU=" not in json.dumps(redacted([asdict(action) for action in world.plan(wanted).actions]))
+    world.run(wanted)
+    change(wanted, "Secret", "secret")["stringData"] = {"k": "other"}
+    world.patch("secret", "secret", {"data": {"theirs": "dGhlaXJz"}}, "merge")
+    [action] = world.plan(wanted).actions
+    assert action.reason == "data.k is not as wanted; data.theirs is not as wanted"
+    text = json.dumps(asdict(action))
+    assert not any(secret in text for secret in ("dmFsdWU=", "b3RoZXI=", "dGhlaXJz"))
+
+
 def test_drift_is_only_reported_when_asked(world: World) -> None:
     wanted = objects.everything(world.namespace)
     world.run(wanted)
@@ -298,6 +313,12 @@ def test_a_namespace_that_others_made_only_gets_the_labels_that_it_lacks(world: 
     assert found == {"kubernetes.io/metadata.name": world.namespace, "pod-security.kubernetes.io/enforce": "privileged"}
     assert world.run(wanted) == []
     assert world.run([]) == [], "and is not removed with the rest"
+
+    which = Ref("Namespace", "", world.namespace)
+    assert _apply.release(world.connection, which)
+    assert not _apply.release(world.connection, which), "there is nothing left to give back"
+    found = json.loads(world.kubectl("get", "namespace", world.namespace, "-o", "json"))["metadata"]["labels"]
+    assert found == {"kubernetes.io/metadata.name": world.namespace}
 
     world.kubectl("label", "--overwrite", "namespace", world.namespace, "pod-security.kubernetes.io/enforce=baseline")
     [finding] = world.plan(wanted).findings
@@ -499,6 +520,14 @@ def test_a_real_server_that_is_not_there_is_named(world: World) -> None:
     with pytest.raises(KubeError, match=r"127\.0\.0\.1:9 does not answer: .*refused") as caught:
         nobody.get("/version")
     assert "secret-token" not in str(caught.value)
+
+
+def test_credentials_by_the_package_reach_the_server_as_the_plain_ones_do(world: World) -> None:
+    options = {"kubeconfig": str(world.cluster.kubeconfig("admin"))}
+    for found in (_credentials.plain(options), _credentials.packaged(options)):
+        assert found is not None
+        connection = Connection(PoolTransport(found.pool), found.server, found.auth)
+        assert connection.get("/version")["major"] == "1"
 
 
 def test_a_certificate_of_another_authority_is_named(world: World) -> None:
