@@ -109,8 +109,11 @@ class Cluster:
     def __init__(self, dir: Path | str) -> None:
         self.dir = Path(dir).absolute()
         self.pki = self.dir / "pki"
+        #: Whether what is started ends with this Python process, however that ends.
+        self.tied = False
 
     def __enter__(self) -> Self:
+        self.tied = True
         self.up()
         return self
 
@@ -232,7 +235,7 @@ class Cluster:
     def start(self, name: str, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
         """Start one more process that belongs to this cluster: ``down`` stops it too."""
         process = self.process(name)
-        process.start(command, env)
+        process.start(command, env, tied=self.tied)
         return process
 
     def _start(self, name: str, flags: Sequence[str]) -> None:

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A certificate authority for one testbed cluster, and the key that signs service account tokens."""
+"""A certificate authority for one testbed cluster, and the key that signs service account tokens.
+
+Uses the package cryptography, which ansible-core itself depends on.
+"""
 
 from __future__ import annotations
 

@@ -71,6 +71,7 @@ class Practice:
         self.control = self.dir / "control.yaml"
 
     def __enter__(self) -> Self:
+        self.cluster.tied = True
         self.up()
         return self
 
@@ -87,7 +88,7 @@ class Practice:
         # All programs first: building one takes minutes, in which nothing else should wait half started.
         for name in programs.PROGRAMS:
             programs.ensure(name, report)
-        with self.alone("lock"):
+        with self.alone(".lock"):
             wanted = self._description(path)
             if self._runs(wanted):
                 report(f"practice: the fleet {self.fleet} runs already and is used again")
@@ -101,7 +102,7 @@ class Practice:
         """Stop everything and remove all but the logs."""
         if not self.dir.exists():
             return
-        with self.alone("lock"):
+        with self.alone(".lock"):
             self._forget()
             self.cluster.down()
 
@@ -109,7 +110,7 @@ class Practice:
     def alone(self, name: str, waiting: Callable[[], None] = lambda: None) -> Iterator[None]:
         """Hold a lock of this folder; call ``waiting`` first when another run holds it.
 
-        ``lock`` guards starting and stopping. ``run.lock`` is held by a whole run on the command line, playbook
+        ``.lock`` guards starting and stopping. ``.run`` is held by a whole run on the command line, playbook
         included, so that no second one replaces the cluster under it; ``down`` does not ask for that one.
         """
         self.dir.mkdir(parents=True, exist_ok=True)
@@ -253,7 +254,7 @@ def main(arguments: list[str] | None = None) -> int:
         if missing:
             raise PracticeError(f"There is no values file {', '.join(missing)}")
         busy = f"practice: another run uses {practice.dir}; waiting for its end"
-        with practice.alone("run.lock", lambda: programs.say(busy)):
+        with practice.alone(".run", lambda: programs.say(busy)):
             practice.up()
             return 0 if options.no_playbook else _run(practice, options.values)
     except (ClusterError, PracticeError, programs.ProgramError) as error:

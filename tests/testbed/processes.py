@@ -10,6 +10,7 @@ a process that merely has the same number is never touched.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import signal
 import subprocess
@@ -29,6 +30,11 @@ def _started(pid: int) -> str:
     return "" if fields[0] == "Z" else fields[19]
 
 
+def _die_with_starter() -> None:
+    """Run in the new process: ask the kernel for SIGTERM when the starter ends, however it ends."""
+    ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
+
+
 class Process:
     """A named process in a folder. Shapes: ``NAME.pid`` holds ``PID START\\n``, ``NAME.log`` its output."""
 
@@ -38,12 +44,15 @@ class Process:
         self.log = folder / f"{name}.log"
         self._child: subprocess.Popen[bytes] | None = None
 
-    def start(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> None:
-        """Start it in a session of its own, so that a terminal's Ctrl-C does not reach it."""
+    def start(self, command: Sequence[str | Path], env: Mapping[str, str] | None = None, *, tied: bool = False) -> None:
+        """Start it in a session of its own, so that a terminal's Ctrl-C does not reach it.
+
+        ``tied``: it ends when the thread that started it does, so that a killed test run leaves nothing behind.
+        """
         with self.log.open("ab") as log:
             self._child = subprocess.Popen(
                 [str(word) for word in command], cwd=self.log.parent, env=env, stdin=subprocess.DEVNULL, stdout=log,
-                stderr=subprocess.STDOUT, start_new_session=True,
+                stderr=subprocess.STDOUT, start_new_session=True, preexec_fn=_die_with_starter if tied else None,
             )  # fmt: skip
         self.pid_file.write_text(f"{self._child.pid} {_started(self._child.pid)}\n")
 
