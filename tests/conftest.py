@@ -18,7 +18,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--rows-file",
         type=Path,
-        help="write {passed, failed, carried}: for each, row id -> test files; carried are all rows that tests name",
+        help="write {passed, failed, left_out, carried}: each row id -> test files. carried: all that tests name",
     )
 
 
@@ -35,6 +35,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
             item.user_properties.append((PROPERTY, row))
 
 
+def note(rows: dict[str, set[str]], item: pytest.Item) -> None:
+    for mark in item.iter_markers("rows"):
+        for row in mark.args:
+            rows[row].add(item.nodeid.split("::")[0])
+
+
 class RowKeeper:
     """Collects what each test says it proves and what became of it. A row with one failed test is not proved."""
 
@@ -42,13 +48,15 @@ class RowKeeper:
         self.file: Path = config.getoption("--rows-file").absolute()
         self.passed: dict[str, set[str]] = defaultdict(set)
         self.failed: dict[str, set[str]] = defaultdict(set)
+        self.left_out: dict[str, set[str]] = defaultdict(set)
         self.carried: dict[str, set[str]] = defaultdict(set)
 
-    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+    def pytest_itemcollected(self, item: pytest.Item) -> None:
+        note(self.carried, item)
+
+    def pytest_deselected(self, items: list[pytest.Item]) -> None:
         for item in items:
-            for name, row in item.user_properties:
-                if name == PROPERTY:
-                    self.carried[row].add(item.nodeid.split("::")[0])
+            note(self.left_out, item)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         rows = [str(row) for name, row in report.user_properties if name == PROPERTY]
@@ -62,7 +70,7 @@ class RowKeeper:
     def pytest_sessionfinish(self) -> None:
         for row, files in self.failed.items():
             self.passed[row] -= files
-        kinds = {"passed": self.passed, "failed": self.failed, "carried": self.carried}
+        kinds = {"passed": self.passed, "failed": self.failed, "left_out": self.left_out, "carried": self.carried}
         text = {kind: {row: sorted(found[row]) for row in sorted(found) if found[row]} for kind, found in kinds.items()}
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.write_text(json.dumps(text, indent=1) + "\n", encoding="utf-8")
