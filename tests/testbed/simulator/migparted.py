@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG layouts as files say them, and what applying one does to the GPUs of a node (mig-plugin-gfd.md 1.1, 1.5 to 1.8)."""
+"""MIG layouts as files say them, and what applying one does to the GPUs of a node (mig-plugin-gfd.md 1.1, 1.5 to
+1.8)."""
 
 from __future__ import annotations
 
@@ -76,7 +77,10 @@ def _entry(data: dict[str, Any]) -> Entry:
     enabled = data.get("mig-enabled")
     if not isinstance(enabled, bool):
         raise LayoutError("missing required field: mig-enabled")
-    instances = data.get("mig-devices")
+    return Entry(chosen, ids, enabled, _instances(enabled, data.get("mig-devices")))
+
+
+def _instances(enabled: bool, instances: dict[str, int] | None) -> tuple[tuple[str, int], ...]:
     if enabled and instances is None:
         raise LayoutError("missing required field: mig-devices")
     if not enabled and instances:
@@ -88,7 +92,7 @@ def _entry(data: dict[str, Any]) -> Entry:
             raise LayoutError(f"invalid count for {name}: {count}")
     if instances and not any(instances.values()):
         raise LayoutError("all counts for all MIG devices are 0")
-    return Entry(chosen, ids, enabled, tuple(sorted((instances or {}).items())))
+    return tuple(sorted((instances or {}).items()))
 
 
 def _device(text: str) -> int:
@@ -130,19 +134,10 @@ def applied(entries: tuple[Entry, ...], gpus: list[Gpu]) -> bool:
 
 
 def apply(entries: tuple[Entry, ...], node: Node, gpus: list[Gpu], busy: str) -> None:
-    """Sets modes, then instances. ``busy`` names what holds the GPUs ("" when nothing does): then nothing can be destroyed."""
+    """Sets modes, then instances. ``busy`` names what holds the GPUs, "" when nothing does."""
     for entry in entries:
         for gpu in (g for g in gpus if entry.covers(g)):
-            if not gpu.product.mig_capable:
-                if entry.devices is None or not entry.enabled:
-                    continue
-                raise LayoutError(f"cannot set MIG mode on non MIG-capable GPU {gpu.index}")
-            if gpu.mig_enabled == entry.enabled:
-                continue
-            if busy:
-                raise LayoutError(f"error setting MIG mode on GPU {gpu.index}: In use by another client ({busy})")
-            gpu.instances.clear()
-            gpu.mig_enabled = entry.enabled
+            _set_mode(entry, gpu, busy)
     for entry in entries:
         for gpu in (g for g in gpus if entry.covers(g) and g.product.mig_capable):
             wanted = dict(entry.instances)
@@ -150,10 +145,24 @@ def apply(entries: tuple[Entry, ...], node: Node, gpus: list[Gpu], busy: str) ->
                 continue
             if gpu.instances and busy:
                 raise LayoutError(
-                    f"error clearing MigConfig on GPU {gpu.index}: error destroying GPU instance: In use by another client ({busy})"
+                    f"error clearing MigConfig on GPU {gpu.index}: error destroying GPU instance: "
+                    f"In use by another client ({busy})"
                 )
             gpu.instances = _create(gpu, gpus, wanted)
     node.changed()
+
+
+def _set_mode(entry: Entry, gpu: Gpu, busy: str) -> None:
+    if not gpu.product.mig_capable:
+        if entry.devices is not None and entry.enabled:
+            raise LayoutError(f"cannot set MIG mode on non MIG-capable GPU {gpu.index}")
+        return
+    if gpu.mig_enabled == entry.enabled:
+        return
+    if busy:
+        raise LayoutError(f"error setting MIG mode on GPU {gpu.index}: In use by another client ({busy})")
+    gpu.instances.clear()
+    gpu.mig_enabled = entry.enabled
 
 
 def _create(gpu: Gpu, gpus: list[Gpu], wanted: dict[str, int]) -> list[str]:
@@ -173,41 +182,7 @@ def _create(gpu: Gpu, gpus: list[Gpu], wanted: dict[str, int]) -> list[str]:
     if place(gpu.product.slots, tuple(sorted(groups, key=lambda p: p.name))) is None:
         gpu.instances = []
         raise LayoutError(
-            f"error setting MIGConfig on GPU {gpu.index}: error attempting multiple config orderings: all orderings failed"
+            f"error setting MIGConfig on GPU {gpu.index}: error attempting multiple config orderings: all "
+            "orderings failed"
         )
     return [name for name in sorted(wanted) for _ in range(wanted[name])]
-
-
-def generate(gpus: list[Gpu]) -> str:
-    """What ``generate-config`` makes from the hardware (1.12)."""
-    configs: dict[str, list[dict[str, Any]]] = {
-        "all-disabled": [{"devices": "all", "mig-enabled": False}],
-        "all-enabled": [{"devices": "all", "mig-enabled": True, "mig-devices": {}}],
-    }
-    products = {g.product.device_id: g.product for g in gpus if g.product.mig_capable}
-    if not products:
-        raise LayoutError("no MIG-capable GPU found")
-    several = len({g.product.device_id for g in gpus}) > 1
-    for device, product in sorted(products.items()):
-        only = {"device-filter": [f"0x{device:04X}10DE"]} if several else {}
-        for profile in product.profiles:
-            name = "all-" + profile.name.replace("+", ".")
-            configs.setdefault(name, []).append(
-                {**only, "devices": "all", "mig-enabled": True, "mig-devices": {profile.name: profile.max_count}}
-            )
-        plain = {p.slices: p for p in reversed(product.profiles) if "+" not in p.name and "-" not in p.name}
-        plain.update(
-            {
-                p.slices: p
-                for p in product.profiles
-                if p.max_count == max(q.max_count for q in product.profiles if q.slices == p.slices)
-            }
-        )
-        if {1, 2, 3} <= set(plain) or (product.slots == 4 and {1, 2} <= set(plain)):
-            shape = {plain[1].name: 2, plain[2].name: 1}
-            if product.slots == 8:
-                shape[plain[3].name] = 1
-            configs.setdefault("all-balanced", []).append(
-                {**only, "devices": "all", "mig-enabled": True, "mig-devices": shape}
-            )
-    return yaml.safe_dump({"version": "v1", "mig-configs": configs}, sort_keys=False)

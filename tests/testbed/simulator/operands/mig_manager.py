@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MIG manager (mig-plugin-gfd.md 1.15; gpu-operator.md 7.7): from the label nvidia.com/mig.config to instances and a state."""
+"""MIG manager (mig-plugin-gfd.md 1.15; gpu-operator.md 7.7): from the label nvidia.com/mig.config to instances
+and a state."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from typing import Any
 import yaml
 
 from ..context import ApiError, Crash, Ctx, Done, Object, Up, Wait
-from ..migparted import LayoutError, applied, apply, generate, mode_applied, parse
+from ..migparted import LayoutError, applied, apply, mode_applied, parse
 from . import Program
 from .driver_manager import gpu_pods
 
@@ -20,7 +21,6 @@ DEPLOY = "nvidia.com/gpu.deploy."
 PAUSED = "paused-for-mig-change"
 CLIENTS = ("device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm")
 APPS = ("nvidia-device-plugin-daemonset", "gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-dcgm")
-PUBLISHED = "/etc/nvidia-mig-manager/generated-config.yaml"
 
 
 def step(c: Ctx) -> Up | Done:
@@ -41,7 +41,8 @@ def step(c: Ctx) -> Up | Done:
 
 
 def _drive(c: Ctx, work: tuple[str, Iterator[str]]) -> None:
-    """Goes on with a reconfiguration until it waits for something or has ended. The manager itself stays ready meanwhile."""
+    """Goes on with a reconfiguration until it waits for something or has ended. The manager itself stays ready
+    meanwhile."""
     wanted, steps = work
     c.mem["c"] = c  # the generator goes on with what this look sees
     try:
@@ -77,6 +78,9 @@ def _start(c: Ctx) -> None:
         )
     c.need_gpu("nvidia-mig-manager")
     c.call(f"failed to watch node {name}", lambda api: api.get(f"/api/v1/nodes?fieldSelector=metadata.name%3D{name}"))
+    c.need_right("watch", "", "nodes")
+    c.need_right("patch", "", "nodes")
+    c.need_right("list", "", "pods")
     c.mem["config"] = _config(c, name)
     c.spend("Waiting for change to 'nvidia.com/mig.config' label", 2)
 
@@ -88,44 +92,16 @@ def _config(c: Ctx, name: str) -> dict[str, Any]:
         if text is None:
             raise Crash(f"error reading config file: open {path}: no such file or directory")
     else:
-        try:
-            text = generate(c.gpus)
-        except LayoutError:
-            path = c.need_env("DEFAULT_CONFIG_FILE", "a configuration could not be generated, and there is no fallback")
-            text = c.read(path)
-            if text is None:
-                raise Crash(f"error reading config file: open {path}: no such file or directory") from None
-        else:
-            _publish(c, name, text)
+        # The real one first makes a configuration from the hardware, by a program that asks NVML. There is no NVML
+        # on a simulated node, so that this fails here, and the fallback is used as in life.
+        path = c.need_env("DEFAULT_CONFIG_FILE", "a configuration could not be generated, and there is no fallback")
+        text = c.read(path)
+        if text is None:
+            raise Crash(f"error reading config file: open {path}: no such file or directory")
     try:
         return dict(parse(text))
     except LayoutError as error:
         raise Crash(f"error parsing config file: {error}") from None
-
-
-def _publish(c: Ctx, node: str, text: str) -> None:
-    """The generated configuration, for people to read: ConfigMap <node>-mig-config."""
-    namespace = c.need_env("POD_NAMESPACE", "the generated configuration is published there")
-    pod = c.need_env("POD_NAME", "the generated configuration is owned by the pod")
-    body: Object = {
-        "apiVersion": "v1", "kind": "ConfigMap",
-        "metadata": {
-            "name": f"{node}-mig-config",
-            "labels": {"app.kubernetes.io/component": "nvidia-mig-manager", "nvidia.com/node-name": node},
-            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": pod, "uid": c.pod.uid}],
-        },
-        "data": {"config.yaml": text},
-    }  # fmt: skip
-    base = f"/api/v1/namespaces/{namespace}/configmaps"
-    try:
-        c.need_token("the generated configuration cannot be published")
-        c.api.get(f"{base}/{node}-mig-config")
-    except ApiError as error:
-        if error.status != 404:
-            raise Crash(f"failed to publish the generated configuration: {error.message}") from None
-        c.call("failed to publish the generated configuration", lambda api: api.post(base, body))
-        return
-    c.call("failed to publish the generated configuration", lambda api: api.put(f"{base}/{node}-mig-config", body))
 
 
 def _label(c: Ctx, values: dict[str, str]) -> None:
@@ -157,24 +133,11 @@ def _reconfigure(c: Ctx, wanted: str) -> Iterator[str]:
     if applied(entries, c.gpus):
         _finish(c, "success")
         return
-    paused = {STATE: "pending"}
-    for client in CLIENTS:
-        if c.node.labels.get(DEPLOY + client) != "false":
-            paused[DEPLOY + client] = PAUSED
-    if c.node.labels.get(DEPLOY + "client", "false") != "false":
-        paused[DEPLOY + "client"] = PAUSED
     mode_change = not mode_applied(entries, c.gpus)
-    _label(c, paused)
-    while True:
-        c = mem["c"]
-        left = [
-            p["metadata"]["name"]
-            for p in c.world.pods_on(c.node.name)
-            if (p["metadata"].get("labels") or {}).get("app") in APPS
-        ]
-        if not left:
-            break
+    _pause(c)
+    while left := [p["metadata"]["name"] for p in c.world.pods_on(c.node.name) if _app(p) in APPS]:
         yield f"waiting for {', '.join(sorted(left))} to go"
+        c = mem["c"]
     _delete(c, ("nvidia-cuda-validator", "nvidia-device-plugin-validator"))
     until = c.world.now() + c.world.scaled(30.0 if mode_change else 5.0)
     while c.world.now() < until:
@@ -192,6 +155,21 @@ def _reconfigure(c: Ctx, wanted: str) -> Iterator[str]:
         c.log.append(f"applied {wanted}; some GPUs are not as it says")
     _delete(c, ("nvidia-operator-validator",))
     _finish(c, "success")
+
+
+def _pause(c: Ctx) -> None:
+    """Step 6 and 7: pending, and the labels of what holds the GPUs; ``false`` stays."""
+    paused = {STATE: "pending"}
+    for client in CLIENTS:
+        if c.node.labels.get(DEPLOY + client) != "false":
+            paused[DEPLOY + client] = PAUSED
+    if c.node.labels.get(DEPLOY + "client", "false") != "false":
+        paused[DEPLOY + "client"] = PAUSED
+    _label(c, paused)
+
+
+def _app(pod: Object) -> str:
+    return str((pod["metadata"].get("labels") or {}).get("app", ""))
 
 
 def _delete(c: Ctx, apps: tuple[str, ...]) -> None:
