@@ -264,5 +264,7 @@ def _is_scope(part: Any) -> bool:
 
 
 def _difference(before: Mapping[str, str], after: Mapping[str, str]) -> Tuple[Dict[str, str], Tuple[str, ...]]:
-    changed = {k: v for k, v in sorted(after.items()) if before.get(k) != v}
-    return changed, tuple(sorted(k for k in before if k not in after))
+    if before == after:
+        return {}, ()
+    changed = {k: v for k, v in after.items() if before.get(k) != v}
+    return dict(sorted(changed.items())), tuple(sorted(k for k in before if k not in after))

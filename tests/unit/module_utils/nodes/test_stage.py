@@ -206,6 +206,8 @@ def test_a_layout_that_is_not_there_yet_is_said(state: str, failed: bool) -> Non
             },
             {"nvidia.com/mig-1g.18gb": 28},
         ),
+        # G9: boards in MIG mode, strategy none: how many are shared is not told
+        ({"nvidia.com/gpu.count": "2", "nvidia.com/gpu.replicas": "0"}, {}),
         # G5: a layout that strategy single cannot offer
         ({"nvidia.com/gpu.count": "0", "nvidia.com/gpu.replicas": "0"}, {}),
         ({}, {}),
