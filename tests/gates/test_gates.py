@@ -187,11 +187,13 @@ FAULTS = {
         "---\n- name: Ask\n  ansible.builtin.shell: echo hello\n",
         "no-changed-when",
     ),
-    "galaxy": ("galaxy", "roles/asker/README.md", None, "No role readme found"),
+    "galaxy: no README": ("galaxy", "README.md", None, "there is no README.md"),
+    "galaxy: a role without README": ("galaxy", "roles/asker/README.md", None, "No role readme found"),
 }
+SLOW = ("galaxy: a role without README",)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize("fault", [pytest.param(name, marks=[pytest.mark.long] * (name in SLOW)) for name in FAULTS])
 def test_a_gate_fails_on_a_planted_fault_and_names_it(checkout: Path, judged, fault: str) -> None:
     name, file, text, words = FAULTS[fault]
     if text is None:
@@ -203,6 +205,7 @@ def test_a_gate_fails_on_a_planted_fault_and_names_it(checkout: Path, judged, fa
     assert words in outcome.output + outcome.why
 
 
+@pytest.mark.long
 def test_sanity_finds_what_is_not_documented_and_what_is_newer_than_the_oldest_python(checkout: Path, judged) -> None:
     write(checkout, "plugins/modules/probe.py", MODULE.replace('={"word":', '={"hidden": {"type": "int"}, "word":'))
     write(
