@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What GPUs become: resources of the device plugin and labels of GFD (mig-plugin-gfd.md, sections 4 and 5; cases 6.5, 6.6)."""
+"""What GPUs become: resources of the device plugin and labels of GFD (mig-plugin-gfd.md, sections 4 and 5; cases
+6.5, 6.6)."""
 
 from __future__ import annotations
 
@@ -14,6 +15,7 @@ import yaml
 from .node import Gpu
 from .products import Product, Profile
 
+P = "nvidia.com/"
 STRATEGIES = ("none", "single", "mixed")
 
 
@@ -100,49 +102,58 @@ def strategy_of(env: dict[str, str], config: PluginConfig) -> str:
 
 def resources(gpus: list[Gpu], strategy: str, config: PluginConfig) -> dict[str, int]:
     """Resource -> count that the plugin registers. Raises PluginError as the plugin would fail (4.2, 4.3)."""
-    sharing = config.sharing
-    if sharing.kind == "mps" and strategy == "mixed":
-        raise PluginError("using --mig-strategy=mixed is not supported with MPS")
-    if sharing.kind == "mps" and any(g.mig_enabled for g in gpus) and strategy != "none":
-        raise PluginError("sharing using MPS is not supported for MIG devices")
-    if sharing.kind == "mps":
-        for gpu in gpus:
-            most = 48 if gpu.product.compute >= (7, 5) else 16
-            if sharing.replicas.get("nvidia.com/gpu", 0) > most:
-                raise PluginError(
-                    f"invalid MPS configuration: maximum allowed replicas exceeded: {sharing.replicas['nvidia.com/gpu']} > {most}"
-                )
-    counts: dict[str, int] = {}
+    if config.sharing.kind == "mps":
+        _check_mps(gpus, strategy, config.sharing)
     on = [g for g in gpus if g.mig_enabled]
     if strategy == "none" or not on:
-        if gpus:
-            counts["nvidia.com/gpu"] = len(gpus)
+        counts = {"nvidia.com/gpu": len(gpus)} if gpus else {}
     elif strategy == "single":
-        for gpu in on:
-            if not gpu.instances:
-                raise PluginError(f"device {gpu.index} has an invalid MIG configuration: no MIG devices configured")
-        if len(on) != len(gpus):
-            raise PluginError("all devices on the node must be configured with the same migEnabled value")
-        if len({_attributes(g, i) for g in on for i in g.instances}) > 1:
-            raise PluginError("more than one MIG device type present on node")
-        counts["nvidia.com/gpu"] = sum(len(g.instances) for g in on)
+        counts = _single(gpus, on)
     else:
-        for gpu in gpus:
-            if not gpu.mig_enabled:
-                counts["nvidia.com/gpu"] = counts.get("nvidia.com/gpu", 0) + 1
-            for instance in gpu.instances:
-                if instance != base_name(instance):
-                    raise PluginError(f"no resource pattern matches MIG device {instance}")
-                name = f"nvidia.com/mig-{instance.replace('+', '.')}"
-                counts[name] = counts.get(name, 0) + 1
+        counts = _mixed(gpus)
     shared: dict[str, int] = {}
     for name, count in counts.items():
-        replicas = sharing.replicas.get(name)
+        replicas = config.sharing.replicas.get(name)
         if replicas:
-            shared[f"{name}.shared" if sharing.renamed else name] = count * replicas
+            shared[f"{name}.shared" if config.sharing.renamed else name] = count * replicas
         else:
             shared[name] = count
     return shared
+
+
+def _check_mps(gpus: list[Gpu], strategy: str, sharing: Sharing) -> None:
+    if strategy == "mixed":
+        raise PluginError("using --mig-strategy=mixed is not supported with MPS")
+    if strategy != "none" and any(g.mig_enabled for g in gpus):
+        raise PluginError("sharing using MPS is not supported for MIG devices")
+    wanted = sharing.replicas.get("nvidia.com/gpu", 0)
+    for gpu in gpus:
+        most = 48 if gpu.product.compute >= (7, 5) else 16
+        if wanted > most:
+            raise PluginError(f"invalid MPS configuration: maximum allowed replicas exceeded: {wanted} > {most}")
+
+
+def _single(gpus: list[Gpu], on: list[Gpu]) -> dict[str, int]:
+    for gpu in on:
+        if not gpu.instances:
+            raise PluginError(f"device {gpu.index} has an invalid MIG configuration: no MIG devices configured")
+    if len(on) != len(gpus):
+        raise PluginError("all devices on the node must be configured with the same migEnabled value")
+    if len({_attributes(g, i) for g in on for i in g.instances}) > 1:
+        raise PluginError("more than one MIG device type present on node")
+    return {"nvidia.com/gpu": sum(len(g.instances) for g in on)}
+
+
+def _mixed(gpus: list[Gpu]) -> dict[str, int]:
+    names: list[str] = []
+    for gpu in gpus:
+        if not gpu.mig_enabled:
+            names.append("nvidia.com/gpu")
+        for instance in gpu.instances:
+            if instance != base_name(instance):
+                raise PluginError(f"no resource pattern matches MIG device {instance}")
+            names.append(f"nvidia.com/mig-{instance.replace('+', '.')}")
+    return {name: names.count(name) for name in dict.fromkeys(names)}
 
 
 # -- GFD
@@ -170,59 +181,68 @@ def cuda_of(driver: str) -> tuple[int, int]:
 
 
 def labels(gpus: list[Gpu], strategy: str, config: PluginConfig, driver: str, machine: str, now: int) -> dict[str, str]:
-    """The labels that GFD makes, without the prefix's exceptions: all begin with nvidia.com/ (5.2, 5.3)."""
-    p = "nvidia.com/"
-    out: dict[str, str] = {}
+    """The labels that GFD makes; all begin with nvidia.com/ (5.2, 5.3)."""
+    out = {f"{P}gfd.timestamp": str(now), f"{P}vgpu.present": "false"}
     if not gpus:
-        return {f"{p}gfd.timestamp": str(now), f"{p}vgpu.present": "false"}
-    out[f"{p}gfd.timestamp"] = str(now)
-    out[f"{p}gpu.machine"] = clean(machine) or "unknown"
-    parts = driver.split(".")
-    if len(parts) not in (2, 3):
-        raise PluginError(f"error getting driver version: unexpected format {driver}")
-    major, minor = parts[0], parts[1]
-    revision = parts[2] if len(parts) == 3 else ""
-    for name, value in (("major", major), ("minor", minor), ("rev", revision)):
-        out[f"{p}cuda.driver.{name}"] = value
-    for name, value in (("major", major), ("minor", minor), ("revision", revision), ("full", driver)):
-        out[f"{p}cuda.driver-version.{name}"] = value
-    runtime = cuda_of(driver)
-    for prefix in ("cuda.runtime.", "cuda.runtime-version."):
-        out[f"{p}{prefix}major"], out[f"{p}{prefix}minor"] = str(runtime[0]), str(runtime[1])
-    out[f"{p}cuda.runtime-version.full"] = f"{runtime[0]}.{runtime[1]}"
-    out[f"{p}mig.capable"] = str(any(g.product.mig_capable for g in gpus)).lower()
+        return out
+    out[f"{P}gpu.machine"] = clean(machine) or "unknown"
+    out |= _versions(driver)
+    out[f"{P}mig.capable"] = str(any(g.product.mig_capable for g in gpus)).lower()
     mps = config.sharing.kind == "mps"
-    if mps and any(g.mig_enabled for g in gpus):
-        raise PluginError("failed to generate MPS capability: MPS is not supported on MIG-enabled GPUs")
-    out[f"{p}mps.capable"] = str(mps).lower()
     on = [g for g in gpus if g.mig_enabled]
+    if mps and on:
+        raise PluginError("failed to generate MPS capability: MPS is not supported on MIG-enabled GPUs")
+    out[f"{P}mps.capable"] = str(mps).lower()
     # Boards: MIG-enabled ones first, the others of the same name overwrite them.
     for gpu in (*on, *(g for g in gpus if not g.mig_enabled)):
         same = sum(1 for g in gpus if g.product.name == gpu.product.name)
-        out.update(_gpu_labels(f"{p}gpu", gpu.product, same, config, "nvidia.com/gpu", shareable=not gpu.mig_enabled))
+        out |= _gpu_labels(f"{P}gpu", gpu.product, same, config, "nvidia.com/gpu", shareable=not gpu.mig_enabled)
     if strategy != "none":
-        out[f"{p}mig.strategy"] = strategy
+        out[f"{P}mig.strategy"] = strategy
     if strategy == "single" and on:
-        names = {i for g in on for i in g.instances}
-        if len(on) != len(gpus) or any(not g.instances for g in on) or len(names) != 1:
-            out.update({
-                f"{p}gpu.product": clean(f"{on[0].product.name} MIG-INVALID"), f"{p}gpu.count": "0", f"{p}gpu.replicas": "0",
-                f"{p}gpu.sharing-strategy": "", f"{p}gpu.memory": "0",
-            })  # fmt: skip
-        else:
-            count = sum(len(g.instances) for g in on)
-            out.update(_mig_labels(f"{p}gpu", on[0], next(iter(names)), count, config, "nvidia.com/gpu"))
+        out |= _single_labels(gpus, on, config)
     elif strategy == "mixed":
-        for gpu in on:
-            for instance in sorted(set(gpu.instances)):
-                count = sum(g.instances.count(instance) for g in on)
-                name = f"{p}mig-{instance.replace('+', '.')}"
-                out.update(_mig_labels(name, gpu, instance, count, config, name))
-    classes = {g.product.pci_class for g in gpus}
-    out[f"{p}gpu.mode"] = {frozenset({"0302"}): "compute", frozenset({"0300"}): "graphics"}.get(
-        frozenset(classes), "unknown"
-    )
-    out[f"{p}vgpu.present"] = "false"
+        out |= _mixed_labels(on, config)
+    classes = frozenset(g.product.pci_class for g in gpus)
+    out[f"{P}gpu.mode"] = {frozenset({"0302"}): "compute", frozenset({"0300"}): "graphics"}.get(classes, "unknown")
+    return out
+
+
+def _versions(driver: str) -> dict[str, str]:
+    out: dict[str, str] = {}
+    parts = driver.split(".")
+    if len(parts) not in (2, 3):
+        raise PluginError(f"error getting driver version: unexpected format {driver}")
+    revision = parts[2] if len(parts) == 3 else ""
+    for name, value in (("major", parts[0]), ("minor", parts[1]), ("rev", revision)):
+        out[f"{P}cuda.driver.{name}"] = value
+    for name, value in (("major", parts[0]), ("minor", parts[1]), ("revision", revision), ("full", driver)):
+        out[f"{P}cuda.driver-version.{name}"] = value
+    major, minor = cuda_of(driver)
+    for prefix in ("cuda.runtime.", "cuda.runtime-version."):
+        out[f"{P}{prefix}major"], out[f"{P}{prefix}minor"] = str(major), str(minor)
+    out[f"{P}cuda.runtime-version.full"] = f"{major}.{minor}"
+    return out
+
+
+def _single_labels(gpus: list[Gpu], on: list[Gpu], config: PluginConfig) -> dict[str, str]:
+    names = {i for g in on for i in g.instances}
+    if len(on) != len(gpus) or any(not g.instances for g in on) or len(names) != 1:
+        return {
+            f"{P}gpu.product": clean(f"{on[0].product.name} MIG-INVALID"), f"{P}gpu.count": "0",
+            f"{P}gpu.replicas": "0", f"{P}gpu.sharing-strategy": "", f"{P}gpu.memory": "0",
+        }  # fmt: skip
+    count = sum(len(g.instances) for g in on)
+    return _mig_labels(f"{P}gpu", on[0], next(iter(names)), count, config, "nvidia.com/gpu")
+
+
+def _mixed_labels(on: list[Gpu], config: PluginConfig) -> dict[str, str]:
+    out: dict[str, str] = {}
+    for gpu in on:
+        for instance in sorted(set(gpu.instances)):
+            count = sum(g.instances.count(instance) for g in on)
+            name = f"{P}mig-{instance.replace('+', '.')}"
+            out |= _mig_labels(name, gpu, instance, count, config, name)
     return out
 
 
@@ -241,8 +261,10 @@ def _gpu_labels(
 ) -> dict[str, str]:
     replicas, strategy, suffix = _shared(config, resource, shareable)
     return {
-        f"{prefix}.product": clean(product.name + suffix), f"{prefix}.count": str(count), f"{prefix}.replicas": replicas,
-        f"{prefix}.sharing-strategy": strategy, f"{prefix}.memory": str(product.memory), f"{prefix}.family": product.family,
+        f"{prefix}.product": clean(product.name + suffix), f"{prefix}.count": str(count),
+        f"{prefix}.replicas": replicas,
+        f"{prefix}.sharing-strategy": strategy, f"{prefix}.memory": str(product.memory),
+        f"{prefix}.family": product.family,
         f"{prefix}.compute.major": str(product.compute[0]), f"{prefix}.compute.minor": str(product.compute[1]),
     }  # fmt: skip
 
@@ -258,7 +280,9 @@ def _mig_labels(
         f"{prefix}.product": clean(f"{gpu.product.name} MIG-{instance.replace('+', '.')}{suffix}"),
         f"{prefix}.count": str(count), f"{prefix}.replicas": replicas, f"{prefix}.sharing-strategy": strategy,
         f"{prefix}.memory": str(profile.memory), f"{prefix}.multiprocessors": str(profile.multiprocessors),
-        f"{prefix}.slices.gi": str(profile.slices), f"{prefix}.slices.ci": part.group(1) if part else str(profile.slices),
-        f"{prefix}.engines.copy": str(copy), f"{prefix}.engines.decoder": str(decoder), f"{prefix}.engines.encoder": str(encoder),
+        f"{prefix}.slices.gi": str(profile.slices),
+        f"{prefix}.slices.ci": part.group(1) if part else str(profile.slices),
+        f"{prefix}.engines.copy": str(copy), f"{prefix}.engines.decoder": str(decoder),
+        f"{prefix}.engines.encoder": str(encoder),
         f"{prefix}.engines.jpeg": str(jpeg), f"{prefix}.engines.ofa": str(ofa),
     }  # fmt: skip

@@ -52,7 +52,7 @@ class Client:
                 self.host, self.port, timeout=60, context=self._tls if as_pod else self._own_tls
             )
             setattr(self._local, name, found)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def call(self, verb: str, path: str, body: Any = None, token: str = "", kind: str = "application/json") -> Object:
         """One request. Raises ApiError; a connection that broke is made again a few times."""
@@ -83,11 +83,11 @@ class Client:
             return json.loads(text) if text else {}
         raise ApiError(503, "no answer")
 
-    def watch(self, path: str, version: str, query: str = "", timeout: int = 300) -> Iterator[tuple[str, Object]]:
+    def watch(self, path: str, version: str, timeout: int = 300) -> Iterator[tuple[str, Object]]:
         """Events until the server ends the watch. Raises Gone when ``version`` is too old."""
         connection = http.client.HTTPSConnection(self.host, self.port, timeout=timeout + 30, context=self._own_tls)
         try:
-            parameters = f"?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={timeout}{'&' + query if query else ''}"
+            parameters = f"?watch=1&allowWatchBookmarks=true&resourceVersion={version}&timeoutSeconds={timeout}"
             connection.request(
                 "GET", path + parameters, headers={"Accept": "application/json", "User-Agent": "gpu-node-simulator"}
             )
@@ -142,6 +142,7 @@ class AccountApi:
         self._lock = threading.Lock()
         self._token = ""
         self._until = 0.0
+        self._rights: dict[tuple[str, str, str, str], tuple[bool, float]] = {}
 
     def _get_token(self, fresh: bool = False) -> str:
         with self._lock:
@@ -179,60 +180,70 @@ class AccountApi:
     def delete(self, path: str, grace: int | None = None) -> Object:
         return self._call("DELETE", path + (f"?gracePeriodSeconds={grace}" if grace is not None else ""))
 
+    def can(self, verb: str, group: str, resource: str, namespace: str = "") -> bool:
+        """Whether the account has a right, as the API server says it; remembered for a few seconds."""
+        key = (verb, group, resource, namespace)
+        answer, until = self._rights.get(key, (False, 0.0))
+        if time.monotonic() > until:
+            attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace}
+            body: Object = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview"}
+            body["spec"] = {"resourceAttributes": attributes}
+            found = self.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", body)
+            answer = bool(found["status"].get("allowed"))
+            self._rights[key] = (answer, time.monotonic() + (20.0 if answer else 0.5))
+        return answer
+
 
 class Informer(threading.Thread):
     """Lists, then watches, a kind; tells every change. A kind that does not exist yet is asked for until it does."""
 
     def __init__(
-        self,
-        client: Client,
-        path: str,
-        on_event: Callable[[str, Object], None],
-        stopping: threading.Event,
-        query: str = "",
+        self, client: Client, path: str, on_event: Callable[[str, Object], None], stopping: threading.Event
     ) -> None:
         super().__init__(name=f"watch {path}", daemon=True)
-        self.client, self.path, self.on_event, self.stopping, self.query = client, path, on_event, stopping, query
+        self.client, self.path, self.on_event, self.stopping = client, path, on_event, stopping
         self.synced = threading.Event()
         self._known: dict[str, Object] = {}
+        self._version = ""
 
     def run(self) -> None:
-        version = ""
         while not self.stopping.is_set():
             try:
-                if not version:
-                    version = self._list()
-                for kind, item in self.client.watch(self.path, version, self.query):
-                    version = item["metadata"]["resourceVersion"]
-                    if kind == "BOOKMARK":
-                        continue
-                    uid = item["metadata"]["uid"]
-                    if kind == "DELETED":
-                        self._known.pop(uid, None)
-                    else:
-                        self._known[uid] = item
-                    self.on_event(kind, item)
-                    if self.stopping.is_set():
-                        return
+                if not self._version:
+                    self._version = self._list()
+                self._follow()
             except Gone:
-                version = ""
+                self._version = ""
             except ApiError as error:
                 if error.status == 404:  # the CustomResourceDefinition is not there (any more)
                     self._forget_all()
                     self.synced.set()
-                version = ""
+                self._version = ""
                 self.stopping.wait(0.5)
             except (OSError, http.client.HTTPException, ValueError):
                 self.stopping.wait(0.5)
 
+    def _follow(self) -> None:
+        for kind, item in self.client.watch(self.path, self._version):
+            self._version = item["metadata"]["resourceVersion"]
+            if kind == "BOOKMARK":
+                continue
+            uid = item["metadata"]["uid"]
+            if kind == "DELETED":
+                self._known.pop(uid, None)
+            else:
+                self._known[uid] = item
+            self.on_event(kind, item)
+            if self.stopping.is_set():
+                return
+
     def _list(self) -> str:
         items: list[Object] = []
-        more = ""
+        more, version = "", ""
         while True:
-            query = f"?limit=500{'&' + self.query if self.query else ''}{'&continue=' + urllib.parse.quote(more) if more else ''}"
-            page = self.client.call("GET", self.path + query)
+            page = self.client.call("GET", f"{self.path}?limit=500&continue={urllib.parse.quote(more)}")
             items += page["items"]
-            more = page["metadata"].get("continue", "")
+            more, version = page["metadata"].get("continue", ""), str(page["metadata"]["resourceVersion"])
             if not more:
                 break
         found = {item["metadata"]["uid"]: item for item in items}
@@ -246,7 +257,7 @@ class Informer(threading.Thread):
             if old is None or old["metadata"]["resourceVersion"] != item["metadata"]["resourceVersion"]:
                 self.on_event("ADDED" if old is None else "MODIFIED", item)
         self.synced.set()
-        return str(page["metadata"]["resourceVersion"])
+        return version
 
     def _forget_all(self) -> None:
         for item in list(self._known.values()):

@@ -1,10 +1,12 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What a program in a container can see and do: its own spec, the node, the cluster through its ServiceAccount, and time.
+"""What a program in a container can see and do: its own spec, the node, the cluster through its ServiceAccount,
+and time.
 
-A program is a function ``step(c: Ctx) -> Up | Done``, called again and again. It raises Wait to be called again later (in life:
-a loop that sleeps) and Crash to end with an error. It keeps notes in ``c.mem``, which a restart of the container empties.
+A program is a function ``step(c: Ctx) -> Up | Done``, called again and again. It raises Wait to be called again
+later (in life: a loop that sleeps) and Crash to end with an error. It keeps notes in ``c.mem``, which a restart of
+the container empties.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from .node import VALIDATIONS, Node
 from .nodefs import normal
 from .pod import Container, Object, Place, PodView
 
-__all__ = ["VALIDATIONS", "ApiError", "Crash", "Ctx", "Done", "PodApi", "Up", "Wait", "World"]
+__all__ = ["VALIDATIONS", "ApiError", "Crash", "Ctx", "Done", "Object", "PodApi", "Up", "Wait", "World"]
 
 
 class Wait(Exception):
@@ -56,6 +58,7 @@ class PodApi(Protocol):
     def put(self, path: str, body: Object) -> Object: ...
     def patch(self, path: str, body: Object) -> Object: ...
     def delete(self, path: str, grace: int | None = None) -> Object: ...
+    def can(self, verb: str, group: str, resource: str, namespace: str = "") -> bool: ...
 
 
 @dataclass(frozen=True)
@@ -264,7 +267,8 @@ class Ctx:
     def gpu_injected(self, default: str = "") -> bool:
         """Whether the runtime gave this container the driver's files and devices.
 
-        By the runtime class (or default runtime) nvidia and NVIDIA_VISIBLE_DEVICES, or by the NRI plugin and the annotation.
+        By the runtime class (or default runtime) nvidia and NVIDIA_VISIBLE_DEVICES, or by the NRI plugin and the
+        annotation.
         ``default``: what the image sets NVIDIA_VISIBLE_DEVICES to.
         """
         note = self.pod.annotations.get(f"nvidia.cdi.k8s.io/container.{self.container.name}")
@@ -297,6 +301,18 @@ class Ctx:
         return self.node.gpus[: self.world.faults.visible_gpus(self.node.name, len(self.node.gpus))]
 
     # -- the API, as the ServiceAccount
+
+    def need_right(self, verb: str, group: str, resource: str, namespace: str = "") -> None:
+        """A right that the program uses in a way which this simulator does not repeat (watches). Crash with the
+        server's words."""
+        self.need_token(f"{resource} cannot be asked for")
+        if not self.api.can(verb, group, resource, namespace):
+            user = f"system:serviceaccount:{self.pod.namespace}:{self.pod.service_account}"
+            where = f'in the namespace "{namespace}"' if namespace else "at the cluster scope"
+            raise Crash(
+                f"failed to {verb} {resource}: {resource} is forbidden: User {user!r} cannot {verb} resource "
+                f'"{resource}" in API group "{group}" {where}'
+            )
 
     def call(self, what: str, do: Callable[[PodApi], Object]) -> Object:
         """One call with the pod's token; a refusal ends the process, with the server's words."""

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs the fleet: watches the cluster, looks at pods when something changed or their time has come, writes what they became."""
+"""Runs the fleet: watches the cluster, looks at pods when something changed or their time has come, writes what
+they became."""
 
 from __future__ import annotations
 
@@ -16,6 +17,8 @@ import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
+
+import yaml
 
 from . import fleet, kubelet
 from .api import MERGE, AccountApi, Client, Informer
@@ -143,7 +146,7 @@ class Engine:
                 continue
             try:
                 changed = self.world.faults.reload()
-            except Exception as error:
+            except (OSError, ValueError, yaml.YAMLError) as error:
                 say(f"{self.world.faults.path}: {error}")
                 continue
             if changed:
@@ -289,7 +292,7 @@ class Engine:
                 if error.status not in (404, 409):
                     say(f"{seat.obj['metadata']['name']} on {seat.node.name}: {error.status} {error.message}")
                 self.agenda.add(uid, 1.0)
-            except Exception:
+            except Exception:  # noqa: BLE001 - one pod's trouble must not stop the others; it is shown whole
                 say(f"{seat.obj['metadata']['name']} on {seat.node.name}: {traceback.format_exc()}")
                 self.agenda.add(uid, 5.0)
 
@@ -357,8 +360,11 @@ class Engine:
         body: Object = {
             "apiVersion": "v1", "kind": "Event", "type": kind, "reason": reason, "message": message[:1024], "count": 1,
             "metadata": {"generateName": f"{pod.name}.", "namespace": pod.namespace},
-            "involvedObject": {"apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
-            "source": {"component": "kubelet", "host": node.name}, "reportingComponent": "kubelet", "reportingInstance": node.name,
+            "involvedObject": {
+                "apiVersion": "v1", "kind": "Pod", "name": pod.name, "namespace": pod.namespace, "uid": pod.uid,
+            },
+            "source": {"component": "kubelet", "host": node.name}, "reportingComponent": "kubelet",
+            "reportingInstance": node.name,
             "firstTimestamp": now, "lastTimestamp": now,
         }  # fmt: skip
         try:

@@ -7,7 +7,7 @@
     images_extra: ["mirror.example.com/*"]         # patterns of references that exist besides registry.yaml
     nodes:                                         # node name or pattern -> faults of its hardware and software
       gpu-h100-*:
-        driver_crash: "modprobe: ERROR: could not insert 'nvidia': No such device"   # the driver container ends with this
+        driver_crash: "modprobe: ERROR: could not insert 'nvidia'"   # the driver container ends with this
         driver_seconds: 600                        # how long the driver's installation takes (unscaled)
         driver_hangs: true                         # the driver's installation never ends
         gpus_visible: 7                            # NVML shows fewer GPUs than there are
@@ -43,7 +43,8 @@ class Faults:
             unknown |= set(faults or {}) - NODE_KEYS
         if unknown:
             raise ValueError(
-                f"unknown faults {', '.join(sorted(unknown))}; known: images_missing, images_extra, nodes.*.{{{', '.join(sorted(NODE_KEYS))}}}"
+                f"unknown faults {', '.join(sorted(unknown))}; known: images_missing, images_extra, "
+                f"nodes.*.{{{', '.join(sorted(NODE_KEYS))}}}"
             )
         self.images_missing = as_list(data.get("images_missing"))
         self.images_extra = as_list(data.get("images_extra"))

@@ -53,10 +53,8 @@ def load(name: str, nodes: int | None = None) -> list[NodeSpec]:
     for group, pattern in plan:
         number = used.get(pattern, 0)
         used[pattern] = number + 1
-        if "%" in pattern:
-            own = pattern % number
-        else:
-            own = pattern if totals[pattern] == 1 else f"{pattern}-{number}"
+        plain = pattern if totals[pattern] == 1 else f"{pattern}-{number}"
+        own = pattern % number if "%" in pattern else plain
         out.append(NodeSpec(**{**group, "name": own}))
     return out
 
@@ -105,7 +103,8 @@ def ip_of(number: int) -> str:
 
 
 _OS_IMAGE = {
-    "ubuntu": "Ubuntu {} LTS", "rhel": "Red Hat Enterprise Linux {}", "rocky": "Rocky Linux {}", "debian": "Debian GNU/Linux {}",
+    "ubuntu": "Ubuntu {} LTS", "rhel": "Red Hat Enterprise Linux {}", "rocky": "Rocky Linux {}",
+    "debian": "Debian GNU/Linux {}",
     "sles": "SUSE Linux Enterprise Server {}",
 }  # fmt: skip
 
@@ -160,7 +159,10 @@ def node_object(spec: NodeSpec, number: int) -> Object:
         "apiVersion": "v1", "kind": "Node",
         "metadata": {
             "name": spec.name, "labels": labels,
-            "annotations": {"kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0", "volumes.kubernetes.io/controller-managed-attach-detach": "true"},
+            "annotations": {
+                "kwok.x-k8s.io/node": "fake", "node.alpha.kubernetes.io/ttl": "0",
+                "volumes.kubernetes.io/controller-managed-attach-detach": "true",
+            },
         },
         "spec": {
             "podCIDR": f"10.{128 + (number >> 8 & 0x7F)}.{number & 0xFF}.0/24",
@@ -168,13 +170,16 @@ def node_object(spec: NodeSpec, number: int) -> Object:
             **({"taints": [dict(taint) for taint in spec.taints]} if spec.taints else {}),
         },
         "status": {
-            "addresses": [{"type": "InternalIP", "address": ip_of(number + 2)}, {"type": "Hostname", "address": spec.name}],
+            "addresses": [
+                {"type": "InternalIP", "address": ip_of(number + 2)}, {"type": "Hostname", "address": spec.name},
+            ],
             "capacity": size, "allocatable": size, "conditions": conditions, "images": images,
             "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
             "nodeInfo": {
                 "architecture": "amd64", "operatingSystem": "linux", "osImage": system.format(spec.os_version),
                 "kernelVersion": spec.kernel, "containerRuntimeVersion": spec.runtime, "kubeletVersion": spec.kubelet,
-                "kubeProxyVersion": "", "machineID": f"{number:032x}", "systemUUID": f"{number:08x}-0000-4000-8000-000000000000",
+                "kubeProxyVersion": "", "machineID": f"{number:032x}",
+                "systemUUID": f"{number:08x}-0000-4000-8000-000000000000",
                 "bootID": f"{number:08x}-0000-4000-9000-000000000000",
             },
         },

@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-import copy
 import datetime
 import fnmatch
+import hashlib
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,10 @@ from .pod import ConfigError, Container, Object, PodView
 BACKOFF_FIRST, BACKOFF_MAX = 10.0, 300.0
 # At full speed nothing waits, but what fails is still not tried in a hot loop.
 RETRY_FLOOR, RETRY_CEILING = 0.25, 4.0
+HOST_FILES = {
+    "File": "file", "FileOrCreate": "file", "Socket": "socket", "CharDevice": "character device",
+    "BlockDevice": "block device",
+}  # fmt: skip
 
 
 def timestamp() -> str:
@@ -48,6 +53,10 @@ class ContainerRun:
     done: bool = False
     number: int = 0
     log: list[str] = field(default_factory=list)
+
+    @property
+    def crash_looping(self) -> bool:
+        return bool(self.state.get("waiting", {}).get("reason") == "CrashLoopBackOff")
 
     def waiting(self, reason: str, message: str = "") -> None:
         self.state = {"waiting": {"reason": reason, **({"message": message} if message else {})}}
@@ -97,44 +106,47 @@ class _Look:
         self.delay = min(self.delay, max(seconds, 0.005))
 
     def retry(self, attempt: int, first: float = BACKOFF_FIRST, most: float = BACKOFF_MAX) -> float:
-        real = self.world.scaled(min(most, first * 2 ** min(attempt, 10)))
-        return max(real, min(RETRY_CEILING, RETRY_FLOOR * 2 ** min(attempt, 10)))
+        factor = 2.0 ** min(attempt, 10)
+        return max(self.world.scaled(min(most, first * factor)), min(RETRY_CEILING, RETRY_FLOOR * factor))
 
     # -- before containers
 
     def volumes_problem(self) -> str | None:
-        fs = self.node.fs
         for name, volume in self.pod.volumes.items():
+            problem = None
             if "hostPath" in volume:
-                path, kind = volume["hostPath"]["path"], volume["hostPath"].get("type") or ""
-                there, folder = fs.exists(path), fs.is_folder(path)
-                if kind == "DirectoryOrCreate" and not there:
-                    fs.make(path)
-                elif kind == "FileOrCreate" and not there:
-                    fs.write(path, "")
-                elif kind in ("Directory", "DirectoryOrCreate") and not folder:
-                    return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a directory'
-                elif kind in ("File", "FileOrCreate", "Socket", "CharDevice", "BlockDevice") and not (
-                    there and not folder
-                ):
-                    what = {"Socket": "socket", "CharDevice": "character device", "BlockDevice": "block device"}.get(
-                        kind, "file"
-                    )
-                    return f'MountVolume.SetUp failed for volume "{name}" : hostPath type check failed: {path} is not a {what}'
-                elif kind == "" and not there:
-                    fs.make(path)  # the runtime makes what is missing
-            for what, find in (("configMap", self.world.configmap), ("secret", self.world.secret)):
-                if what in volume:
-                    source = volume[what]
-                    wanted = source.get("name") or source.get("secretName", "")
-                    data = find(self.pod.namespace, wanted)
-                    if data is None:
-                        if not source.get("optional"):
-                            return f'MountVolume.SetUp failed for volume "{name}" : {what.lower()} "{wanted}" not found'
-                        continue
-                    for item in source.get("items") or []:
-                        if item["key"] not in data and not source.get("optional"):
-                            return f'MountVolume.SetUp failed for volume "{name}" : {what.lower()} references non-existent config key: {item["key"]}'
+                problem = self.host_path_problem(volume["hostPath"]["path"], volume["hostPath"].get("type") or "")
+            elif "configMap" in volume:
+                problem = self.keys_problem("configmap", volume["configMap"], self.world.configmap)
+            elif "secret" in volume:
+                problem = self.keys_problem("secret", volume["secret"], self.world.secret)
+            if problem:
+                return f'MountVolume.SetUp failed for volume "{name}" : {problem}'
+        return None
+
+    def host_path_problem(self, path: str, kind: str) -> str | None:
+        fs = self.node.fs
+        if not fs.exists(path):
+            if kind in ("", "DirectoryOrCreate"):  # without a type the runtime makes what is missing
+                fs.make(path)
+            elif kind == "FileOrCreate":
+                fs.write(path, "")
+        if kind in ("Directory", "DirectoryOrCreate") and not fs.is_folder(path):
+            return f"hostPath type check failed: {path} is not a directory"
+        if kind in HOST_FILES and (not fs.exists(path) or fs.is_folder(path)):
+            return f"hostPath type check failed: {path} is not a {HOST_FILES[kind]}"
+        return None
+
+    def keys_problem(self, what: str, source: Object, find: Callable[[str, str], Object | None]) -> str | None:
+        wanted = source.get("name") or source.get("secretName", "")
+        data = find(self.pod.namespace, wanted)
+        if source.get("optional"):
+            return None
+        if data is None:
+            return f'{what} "{wanted}" not found'
+        for item in source.get("items") or []:
+            if item["key"] not in data:
+                return f"{what} references non-existent config key: {item['key']}"
         return None
 
     def sandbox_problem(self) -> str | None:
@@ -150,7 +162,10 @@ class _Look:
             return f'failed to get sandbox runtime: no runtime for "{handler}" is configured'
         binary = self.node.handlers[handler]
         if not self.node.fs.exists(binary) and binary != "/usr/bin/runc":
-            return f'failed to start sandbox: failed to create containerd task: failed to create shim task: exec: "{binary}": stat {binary}: no such file or directory'
+            return (
+                "failed to start sandbox: failed to create containerd task: failed to create shim task: "
+                f'exec: "{binary}": stat {binary}: no such file or directory'
+            )
         return None
 
     # -- one container
@@ -163,24 +178,7 @@ class _Look:
         now = self.world.now()
         if not state.pulled and not self.pull(container, state, now):
             return False
-        if (
-            "waiting" in state.state
-            and state.state["waiting"].get("reason") == "CrashLoopBackOff"
-            and now < state.retry_at
-        ):
-            self.again(state.retry_at - now)
-            return False
-        if (
-            "terminated" in state.state and now < state.retry_at
-        ):  # the short while in which the status shows the end itself
-            if state.mem.pop("shown", False):
-                name = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
-                wait = round(min(BACKOFF_MAX, BACKOFF_FIRST * 2 ** (state.failures - 1)))
-                message = f"back-off {wait}s restarting failed container={container.name} pod={name}"
-                state.last = state.state
-                state.waiting("CrashLoopBackOff", message)
-                self.event("BackOff", f"Back-off restarting failed container {container.name} in pod {name}")
-                self.again(state.retry_at - now)
+        if self.backing_off(container, state, now):
             return False
         if "running" not in state.state:
             self.start(state)
@@ -205,6 +203,22 @@ class _Look:
             state.log,
         )
         return self.step(container, state, ctx)
+
+    def backing_off(self, container: Container, state: ContainerRun, now: float) -> bool:
+        """Whether a container that failed has to wait. The status shows its end first, then the back-off."""
+        if now >= state.retry_at or not ("terminated" in state.state or state.crash_looping):
+            return False
+        if state.mem.pop("shown", False):
+            name = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
+            wait = round(min(BACKOFF_MAX, BACKOFF_FIRST * 2 ** (state.failures - 1)))
+            message = f"back-off {wait}s restarting failed container={container.name} pod={name}"
+            state.last = state.state
+            state.waiting("CrashLoopBackOff", message)
+            self.event("BackOff", f"Back-off restarting failed container {container.name} in pod {name}")
+        ended = state.state.get("terminated") or state.last.get("terminated") or {}
+        self.run.problem = f"{container.name}: {ended.get('message', 'it ended')}"
+        self.again(state.retry_at - now)
+        return True
 
     def pull(self, container: Container, state: ContainerRun, now: float) -> bool:
         policy = container.spec.get("imagePullPolicy") or "IfNotPresent"
@@ -327,58 +341,76 @@ class _Look:
     # -- probes
 
     def probes(self, container: Container, state: ContainerRun, ctx: Ctx, program: operands.Program, up: Up) -> None:
-        spec = container.spec
-        age = self.world.now() - state.mem["started"]
-        startup = spec.get("startupProbe")
-        if startup and not state.started:
-            wait = self.world.scaled(startup.get("initialDelaySeconds") or 0) - age
-            if wait > 0:
-                self.again(wait)
-                self.run.problem = f"{container.name}: waiting for its startup probe"
-                return
-            problem = (
-                program.startup(ctx) if "exec" in startup and program.startup else self.unanswered(startup, spec, up)
-            )
-            if problem:
-                self.event("Unhealthy", f"Startup probe failed: {problem}")
-                self.run.problem = f"{container.name}: startup probe failed: {problem}"
-                state.mem["startup"] = state.mem.get("startup", 0) + 1
-                if state.mem["startup"] >= (startup.get("failureThreshold") or 3):
-                    self.finished(container, state, 137, f"startup probe failed: {problem}")
-                    return
-                self.again(self.retry(0, float(startup.get("periodSeconds") or 10), 60.0))
-                return
+        if not state.started and not self.startup(container, state, ctx, program, up):
+            return
         state.started = True
-        live = spec.get("livenessProbe")
-        if live and "exec" not in live:
-            problem = self.unanswered(live, spec, up)
-            patience = (live.get("initialDelaySeconds") or 0) + (live.get("failureThreshold") or 3) * (
-                live.get("periodSeconds") or 10
-            )
-            if problem and age >= self.world.scaled(patience):
-                self.event("Unhealthy", f"Liveness probe failed: {problem}")
-                self.event("Killing", f"Container {container.name} failed liveness probe, will be restarted", "Normal")
-                self.finished(container, state, 137, f"liveness probe failed: {problem}")
-                return
-        ready = spec.get("readinessProbe")
-        if ready:
-            wait = self.world.scaled(ready.get("initialDelaySeconds") or 0) - age
-            if wait > 0:
-                self.again(wait)
-                self.run.problem = f"{container.name}: waiting for its readiness probe"
-                return
-            problem = self.unanswered(ready, spec, up)
-            if problem:
-                self.event("Unhealthy", f"Readiness probe failed: {problem}")
-                self.run.problem = f"{container.name}: readiness probe failed: {problem}"
-                state.ready = False
-                self.again(self.retry(0, float(ready.get("periodSeconds") or 10), 60.0))
-                return
+        if not self.alive(container, state, up) or not self.answers_ready(container, state, up):
+            return
         state.ready = up.ready and not self.world.faults.never_ready(self.node.name, container.name)
         if state.ready:
             state.failures = 0
         else:
             self.run.problem = f"{container.name}: {up.message or 'not ready'}"
+
+    def too_early(self, container: Container, state: ContainerRun, probe: Object, what: str) -> bool:
+        began: float = state.mem["started"]
+        left = self.world.scaled(probe.get("initialDelaySeconds") or 0) + began - self.world.now()
+        if left > 0:
+            self.again(left)
+            self.run.problem = f"{container.name}: waiting for its {what} probe"
+        return left > 0
+
+    def startup(self, container: Container, state: ContainerRun, ctx: Ctx, program: operands.Program, up: Up) -> bool:
+        """Whether the startup probe (if there is one) has succeeded."""
+        probe = container.spec.get("startupProbe")
+        if not probe:
+            return True
+        if self.too_early(container, state, probe, "startup"):
+            return False
+        if "exec" in probe and program.startup:
+            problem = program.startup(ctx)
+        else:
+            problem = self.unanswered(probe, container.spec, up)
+        if not problem:
+            return True
+        self.event("Unhealthy", f"Startup probe failed: {problem}")
+        self.run.problem = f"{container.name}: startup probe failed: {problem}"
+        state.mem["startup"] = state.mem.get("startup", 0) + 1
+        if state.mem["startup"] >= (probe.get("failureThreshold") or 3):
+            self.finished(container, state, 137, f"startup probe failed: {problem}")
+        else:
+            self.again(self.retry(0, float(probe.get("periodSeconds") or 10), 60.0))
+        return False
+
+    def alive(self, container: Container, state: ContainerRun, up: Up) -> bool:
+        """Whether the container outlives its liveness probe."""
+        probe = container.spec.get("livenessProbe")
+        if not probe or "exec" in probe:
+            return True
+        problem = self.unanswered(probe, container.spec, up)
+        period, patience = probe.get("periodSeconds") or 10, probe.get("failureThreshold") or 3
+        dies = state.mem["started"] + self.world.scaled((probe.get("initialDelaySeconds") or 0) + patience * period)
+        if not problem or self.world.now() < dies:
+            return True
+        self.event("Unhealthy", f"Liveness probe failed: {problem}")
+        self.event("Killing", f"Container {container.name} failed liveness probe, will be restarted", "Normal")
+        self.finished(container, state, 137, f"liveness probe failed: {problem}")
+        return False
+
+    def answers_ready(self, container: Container, state: ContainerRun, up: Up) -> bool:
+        """Whether the readiness probe (if there is one) succeeds now."""
+        probe = container.spec.get("readinessProbe")
+        if not probe:
+            return True
+        if self.too_early(container, state, probe, "readiness"):
+            return False
+        problem = self.unanswered(probe, container.spec, up)
+        if problem:
+            self.event("Unhealthy", f"Readiness probe failed: {problem}")
+            self.run.problem = f"{container.name}: readiness probe failed: {problem}"
+            state.ready = False
+            self.again(self.retry(0, float(probe.get("periodSeconds") or 10), 60.0))
+        return not problem
 
     def unanswered(self, probe: Object, spec: Object, up: Up) -> str:
         """Why a probe fails, "" when it succeeds."""
@@ -401,115 +433,97 @@ class _Look:
     def look(self) -> None:
         run, pod = self.run, self.pod
         run.problem = ""
-        if not run.sandbox:
-            run.started = run.started or timestamp()
-            problem = self.volumes_problem()
-            if problem:
-                self.event("FailedMount", problem)
-            else:
-                problem = self.sandbox_problem()
-                if problem:
-                    self.event(
-                        "FailedCreatePodSandBox",
-                        f"Failed to create pod sandbox: rpc error: code = Unknown desc = {problem}",
-                    )
-            if problem:
-                run.problem = problem
-                reason = "PodInitializing" if pod.inits else "ContainerCreating"
-                for container in (*pod.inits, *pod.mains):
-                    run.of(container.name).waiting(reason)
-                self.again(self.retry(2, 2.0, 30.0))
-                return
-            run.sandbox = True
+        if not run.sandbox and not self.make_sandbox():
+            return
         for container in pod.inits:
             if not self.advance(container):
-                for later in (*pod.inits, *pod.mains):
-                    if not run.of(later.name).state:
-                        run.of(later.name).waiting("PodInitializing")
+                self.mark((*pod.inits, *pod.mains), "PodInitializing")
                 return
-        for container in pod.mains:
-            if (
-                run.of(container.name).state.get("waiting", {}).get("reason") == "PodInitializing"
-                or not run.of(container.name).state
-            ):
-                run.of(container.name).waiting("ContainerCreating")
+        self.mark(pod.mains, "ContainerCreating")
         for container in pod.mains:
             self.advance(container)
 
+    def mark(self, containers: Iterable[Container], reason: str) -> None:
+        """Gives a reason to containers that have none, or an earlier one of this kind."""
+        for container in containers:
+            state = self.run.of(container.name)
+            if not state.state or state.state.get("waiting", {}).get("reason") == "PodInitializing" != reason:
+                state.waiting(reason)
+
+    def make_sandbox(self) -> bool:
+        run, pod = self.run, self.pod
+        run.started = run.started or timestamp()
+        problem = self.volumes_problem()
+        if problem:
+            self.event("FailedMount", problem)
+        else:
+            problem = self.sandbox_problem()
+            if problem:
+                words = f"Failed to create pod sandbox: rpc error: code = Unknown desc = {problem}"
+                self.event("FailedCreatePodSandBox", words)
+        if not problem:
+            run.sandbox = True
+            return True
+        run.problem = problem
+        for container in (*pod.inits, *pod.mains):
+            run.of(container.name).waiting("PodInitializing" if pod.inits else "ContainerCreating")
+        self.again(self.retry(2, 2.0, 30.0))
+        return False
+
+    def statuses(self, containers: list[Container]) -> list[Object]:
+        out = []
+        for c in containers:
+            state = self.run.of(c.name)
+            status: Object = {
+                "name": c.name, "image": c.image, "imageID": "", "ready": state.ready, "started": bool(state.started),
+                "restartCount": state.restarts, "state": state.state, "lastState": state.last,
+            }  # fmt: skip
+            if state.pulled:
+                status["imageID"] = f"{registry.split(c.image)[0]}@sha256:{_digest(c.image)}"
+            if state.number:
+                status["containerID"] = f"containerd://{_digest(self.pod.uid + c.name + str(state.number))}"
+            out.append(status)
+        return out
+
+    def phase(self, initialized: bool, finished: bool) -> str:
+        run, pod = self.run, self.pod
+        ended = [run.of(c.name).state.get("terminated", {}) for c in (*pod.inits, *pod.mains) if run.of(c.name).done]
+        if any(t.get("exitCode") for t in ended) and (finished or not initialized):
+            return "Failed"
+        if finished:
+            return "Succeeded"
+        return "Running" if initialized and any(run.of(c.name).number for c in pod.mains) else "Pending"
+
     def status(self) -> Object:
         run, pod = self.run, self.pod
-        generation = pod.meta.get("generation")
-
-        def statuses(containers: list[Container]) -> list[Object]:
-            out = []
-            for c in containers:
-                state = run.of(c.name)
-                status: Object = {
-                    "name": c.name, "image": c.image, "imageID": f"{registry.split(c.image)[0]}@sha256:{_digest(c.image)}" if state.pulled else "",
-                    "ready": state.ready, "restartCount": state.restarts, "state": state.state, "lastState": state.last,
-                    "started": bool(state.started) if state.started is not None else False,
-                }  # fmt: skip
-                if state.number:
-                    status["containerID"] = f"containerd://{_digest(pod.uid + c.name + str(state.number))}"
-                out.append(status)
-            return out
-
-        initialized = all(run.of(c.name).done for c in pod.inits)
-        finished = bool(pod.mains) and initialized and all(run.of(c.name).done for c in pod.mains)
-        failed = any(
-            run.of(c.name).done and run.of(c.name).state.get("terminated", {}).get("exitCode")
-            for c in (*pod.inits, *pod.mains)
-        )
-        unready = [c.name for c in pod.mains if not run.of(c.name).ready]
         incomplete = [c.name for c in pod.inits if not run.of(c.name).done]
-        if failed and (finished or not initialized):
-            phase = "Failed"
-        elif finished:
-            phase = "Succeeded"
-        elif initialized and any(run.of(c.name).number for c in pod.mains):
-            phase = "Running"
-        else:
-            phase = "Pending"
-        run.phase = phase
-        unready_text = f"containers with unready status: [{' '.join(unready)}]" if unready else ""
+        finished = bool(pod.mains) and not incomplete and all(run.of(c.name).done for c in pod.mains)
+        unready = [c.name for c in pod.mains if not run.of(c.name).ready]
+        run.phase = self.phase(not incomplete, finished)
+        why = "PodCompleted" if finished else "ContainersNotReady"
+        unready_text = f"containers with unready status: [{' '.join(unready)}]"
+        incomplete_text = f"containers with incomplete status: [{' '.join(incomplete)}]"
+        ready = not unready and not incomplete and not finished
         conditions = [
             self.condition("PodReadyToStartContainers", run.sandbox and not finished, ""),
-            self.condition(
-                "Initialized",
-                initialized,
-                "ContainersNotInitialized",
-                f"containers with incomplete status: [{' '.join(incomplete)}]",
-            ),
-            self.condition(
-                "Ready",
-                not unready and initialized and not finished,
-                "PodCompleted" if finished else "ContainersNotReady",
-                unready_text,
-            ),
-            self.condition(
-                "ContainersReady",
-                not unready and initialized and not finished,
-                "PodCompleted" if finished else "ContainersNotReady",
-                unready_text,
-            ),
+            self.condition("Initialized", not incomplete, "ContainersNotInitialized", incomplete_text),
+            self.condition("Ready", ready, why, unready_text),
+            self.condition("ContainersReady", ready, why, unready_text),
         ]
-        if finished:
-            conditions[1] = self.condition("Initialized", True, "PodCompleted")
-        old = {c["type"]: c for c in (pod.obj.get("status") or {}).get("conditions") or []}
-        if "PodScheduled" in old:
-            conditions.append(old["PodScheduled"])
+        old = (pod.obj.get("status") or {}).get("conditions") or []
+        conditions += [c for c in old if c["type"] == "PodScheduled"]
         host = node_ip(self.node)
         status: Object = {
-            "phase": phase, "startTime": run.started, "hostIP": host, "hostIPs": [{"ip": host}], "conditions": conditions,
-            "containerStatuses": statuses(pod.mains),
+            "phase": run.phase, "startTime": run.started, "hostIP": host, "hostIPs": [{"ip": host}],
+            "conditions": conditions, "containerStatuses": self.statuses(pod.mains),
         }  # fmt: skip
         if pod.inits:
-            status["initContainerStatuses"] = statuses(pod.inits)
+            status["initContainerStatuses"] = self.statuses(pod.inits)
         if run.sandbox and run.ip:
             status["podIP"], status["podIPs"] = run.ip, [{"ip": run.ip}]
-        if generation is not None:
-            status["observedGeneration"] = generation
-        return copy.deepcopy(status)
+        if pod.meta.get("generation") is not None:
+            status["observedGeneration"] = pod.meta["generation"]
+        return status
 
     def condition(self, kind: str, true: bool, reason: str, message: str = "") -> Object:
         value = "True" if true else "False"
@@ -527,8 +541,6 @@ class _Look:
 
 
 def _digest(text: str) -> str:
-    import hashlib
-
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -50,7 +50,7 @@ def features(
         "cpu.topology": {"hardware_multithreading": "true", "socket_count": "2"},
     }
     flags: Object = {
-        "cpu.cpuid": dict.fromkeys(("ADX", "AESNI", "AMXBF16", "AVX", "AVX2", "AVX512F", "FMA3"), {}),
+        "cpu.cpuid": {flag: {} for flag in ("ADX", "AESNI", "AMXBF16", "AVX", "AVX2", "AVX512F", "FMA3")},
         "kernel.loadedmodule": {module: {} for module in sorted(node.modules)},
     }
     if os_release is not None:
@@ -192,7 +192,8 @@ def allowed(key: str, config: Mapping[str, Any]) -> bool:
 
 
 def merged(objects: Iterable[Object], node: str) -> tuple[Object, dict[str, str]]:
-    """Features and labels of all NodeFeature objects of a node; the worker's own object (of the node's name) comes first."""
+    """Features and labels of all NodeFeature objects of a node; the worker's own object (of the node's name)
+    comes first."""
     found: Object = {"flags": {}, "attributes": {}, "instances": {}}
     out: dict[str, str] = {}
     for item in sorted(objects, key=lambda o: (o["metadata"]["name"] != node, o["metadata"]["name"])):
@@ -205,7 +206,8 @@ def merged(objects: Iterable[Object], node: str) -> tuple[Object, dict[str, str]
 
 
 def change(current: Mapping[str, str], owned: str, wanted: Mapping[str, str]) -> Object | None:
-    """The merge patch that gives a node its labels and takes away those that the master gave before; None when nothing differs."""
+    """The merge patch that gives a node its labels and takes away those that the master gave before; None when
+    nothing differs."""
     names = sorted(key.removeprefix(f"{NS}/") for key in wanted)
     before = {name if "/" in name else f"{NS}/{name}" for name in owned.split(",") if name}
     labels_patch: dict[str, str | None] = {key: value for key, value in wanted.items() if current.get(key) != value}

@@ -16,8 +16,8 @@ from .products import PRODUCTS, Product
 Object = dict[str, Any]
 VALIDATIONS = "/run/nvidia/validations"
 
-# Where each runtime reads its configuration, where its socket is, and where it looks for drop-in files. Distributions of
-# Kubernetes that bring their own containerd have their own places (k3s, RKE2 and MicroK8s render a template).
+# Where each runtime reads its configuration, and where its socket is. Distributions of Kubernetes that bring their own
+# containerd have their own places (k3s, RKE2 and MicroK8s render a template).
 RUNTIMES = {
     "containerd": {"config": "/etc/containerd/config.toml", "socket": "/run/containerd/containerd.sock"},
     "k3s": {
@@ -96,7 +96,7 @@ class NodeSpec:
         return RUNTIMES[self.distribution or self.runtime_name]
 
 
-# Subscriptions of a registered host, which driver containers mount to reach the vendor's packages (gpu-operator.md 3.6).
+# Files of a host that is registered with its vendor: driver containers mount them to reach packages (3.6).
 SUBSCRIPTIONS = {
     "rhel": {"/etc/pki/entitlement/1.pem": "", "/etc/yum.repos.d/redhat.repo": "", "/etc/rhsm/rhsm.conf": ""},
     "sles": {"/etc/zypp/credentials.d/SCCcredentials": "", "/etc/SUSEConnect": ""},

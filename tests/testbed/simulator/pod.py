@@ -21,7 +21,8 @@ class ConfigError(Exception):
 
 @dataclass(frozen=True)
 class Place:
-    """Where a path of a container leads: ``kind`` is host, configMap, secret, emptyDir or projected; ``path`` is the host path
+    """Where a path of a container leads: ``kind`` is host, configMap, secret, emptyDir or projected; ``path`` is
+    the host path
     (host), or the path inside the volume."""
 
     kind: str
@@ -86,7 +87,8 @@ class Container:
                     if ref.get("optional"):
                         return None
                     raise ConfigError(
-                        f"couldn't find key {ref.get('key')} in {what.capitalize()} {self.pod.namespace}/{ref.get('name')}"
+                        f"couldn't find key {ref.get('key')} in {what.capitalize()} "
+                        f"{self.pod.namespace}/{ref.get('name')}"
                     )
                 return str(data[ref["key"]])
         return ""

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPU products: PCI ids, memory, compute capability, and MIG profiles with their placements (mig-plugin-gfd.md, section 2)."""
+"""GPU products: PCI ids, memory, compute capability, and MIG profiles with their placements (mig-plugin-gfd.md,
+section 2)."""
 
 from __future__ import annotations
 

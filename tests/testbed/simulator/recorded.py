@@ -6,7 +6,7 @@
 They prove that the simulator is honest without our code: what NVIDIA's operator makes comes up, and nothing less does.
 Shell text and file contents were not recorded; those that do the work are filled in here.
 
-    python -m ansible_collections.gpufleet.nvidia.tests.testbed.simulator.recorded default [--no-nfd] | kubectl apply -f -
+    python -m ansible_collections.gpufleet.nvidia.tests.testbed.simulator.recorded default | kubectl apply -f -
 """
 
 from __future__ import annotations
@@ -33,7 +33,8 @@ _WAIT_TOOLKIT = (
 _SCRIPTS = {
     "toolkit-validation": _WAIT_TOOLKIT,
     "nvidia-operator-validator": "echo all validations are successful; while true; do sleep 86400; done",
-    "nvidia-driver-ctr": "rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status",
+    "nvidia-driver-ctr": "rm -f /run/nvidia/validations/.driver-ctr-ready "
+    "/run/nvidia/validations/.driver-daemons-status",
 }
 _FILES = {
     "nvidia-container-toolkit-entrypoint/entrypoint.sh": """#!/bin/sh
@@ -70,7 +71,8 @@ exec nvidia-mig-manager
 nvidia-smi || exit 1
 mv -f /run/nvidia/validations/.driver-ctr-ready.new /run/nvidia/validations/.driver-ctr-ready
 """,
-    "default-gpu-clients/clients.yaml": "version: v1\nsystemd-services: [nvsm.service, nvidia-dcgm.service, dcgm.service, dcgm-exporter.service]\n",
+    "default-gpu-clients/clients.yaml": "version: v1\nsystemd-services: [nvsm.service, nvidia-dcgm.service, "
+    "dcgm.service, dcgm-exporter.service]\n",
     "default-mig-parted-config/config.yaml": """version: v1
 mig-configs:
   all-disabled: [{devices: all, mig-enabled: false}]
@@ -203,9 +205,11 @@ def pod_of(workload: Object, node: str, name: str = "") -> Object:
     return {
         "apiVersion": "v1", "kind": "Pod",
         "metadata": {
-            **template.get("metadata", {}), "name": name or f"{meta['name']}-x", "namespace": meta.get("namespace", NAMESPACE),
-            "uid": f"uid-{meta['name']}-{node}",
-            "ownerReferences": [{"apiVersion": "apps/v1", "kind": workload["kind"], "name": meta["name"], "uid": f"uid-{meta['name']}"}],
+            **template.get("metadata", {}), "name": name or f"{meta['name']}-x",
+            "namespace": meta.get("namespace", NAMESPACE), "uid": f"uid-{meta['name']}-{node}",
+            "ownerReferences": [
+                {"apiVersion": "apps/v1", "kind": workload["kind"], "name": meta["name"], "uid": f"uid-{meta['name']}"}
+            ],
         },
         "spec": {**template["spec"], "nodeName": node},
     }  # fmt: skip

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Reads the shell text of a container: which files it waits for, which it sources, and which program it becomes.
 
-Nothing is run: the text comes from a cluster. What is understood is what operands use: assignments of plain values, loops on
+Nothing is run: the text comes from a cluster. What is understood is what operands use: assignments of plain
+values, loops on
 ``[ -f FILE ]``, ``.`` and ``source``, ``exec``, ``sleep`` and ``rm``.
 """
 
@@ -19,7 +20,8 @@ _LOOP = re.compile(r"\b(?:until|while)\b(.*?)\bdo\b", re.S)
 _SOURCE = re.compile(r"(?:^|[;&|\n])\s*(?:\.|source)\s+(\"[^\"]*\"|'[^']*'|[^\s;&|]+)")
 _ASSIGN = re.compile(r"(?:^|[;\n])\s*(?:export\s+)?([A-Za-z_]\w*)=(\"[^\"$`]*\"|'[^']*'|[\w./:-]*)(?=\s|;|$)")
 _BUILTINS = {
-    "trap", "wait", "exit", "return", "read", "case", "esac", "shift", "unset", "umask", "cd", "printf", "mv", "mkdir", "chmod",
+    "trap", "wait", "exit", "return", "read", "case", "esac", "shift", "unset", "umask", "cd", "printf",
+    "mv", "mkdir", "chmod",
 }  # fmt: skip
 _KEYWORDS = _BUILTINS | {
     "do",

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """One program per image: what the container of an operand does on a node.
 
-``find`` knows images and command lines only: what an image is comes from the registry, never from a pod's name or labels.
+``find`` knows images and command lines only: what an image is comes from the registry, never from a pod's name.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ Step = Callable[[Ctx], Up | Done]
 
 @dataclass(frozen=True)
 class Program:
-    """``step`` moves the process on; ``startup`` runs an exec startup probe and says what is wrong; ``stop`` is SIGTERM."""
+    """``step`` moves the process on; ``startup`` runs an exec startup probe and says what is wrong; ``stop`` is
+    SIGTERM."""
 
     step: Step
     startup: Callable[[Ctx], str] | None = None

@@ -31,6 +31,7 @@ def step(c: Ctx) -> Up | Done:
             "failed to list pods for labels",
             lambda api: api.get(f"/api/v1/pods?fieldSelector=spec.nodeName%3D{node}&limit=1"),
         )
+        c.need_right("watch", "", "pods")
         c.mem["pods"] = True
     if _true(c, "DCGM_EXPORTER_KUBERNETES_ENABLE_DRA"):
         raise Crash("dynamic resource allocation is not served on this node")
@@ -81,7 +82,8 @@ def _reach(c: Ctx, address: str) -> None:
     if host in ("localhost", "127.0.0.1"):
         if not c.pod.spec.get("hostNetwork"):
             raise Crash(
-                f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (hostNetwork is off)"
+                f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected "
+                "(hostNetwork is off)"
             )
         return
     name, _, rest = host.partition(".")
@@ -96,7 +98,8 @@ def _reach(c: Ctx, address: str) -> None:
     local = spec.get("internalTrafficPolicy") == "Local"
     if local and not any(_serves(pod, spec) for pod in c.world.pods_on(c.node.name)):
         raise Crash(
-            f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (no ready engine on this node)"
+            f"Error connecting to nv-hostengine at {address}: Host engine connection invalid/disconnected (no "
+            "ready engine on this node)"
         )
 
 

@@ -53,8 +53,7 @@ def config_of(c: Ctx) -> PluginConfig:
 def _process(c: Ctx) -> str:
     script = c.script()
     argv = list(script.command) if script and script.command else c.container.argv
-    name = argv[0].rsplit("/", 1)[-1] if argv else "nvidia-device-plugin"
-    return name
+    return argv[0].rsplit("/", 1)[-1] if argv else "nvidia-device-plugin"
 
 
 def config_manager(c: Ctx) -> Up | Done:
@@ -64,6 +63,8 @@ def config_manager(c: Ctx) -> Up | Done:
     target = c.need_env("CONFIG_FILE_DST", "config-manager must know where to link the chosen one")
     if "asked" not in c.mem:
         c.call(f"unable to get node {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
+        c.need_right("list", "", "nodes")
+        c.need_right("watch", "", "nodes")
         c.mem["asked"] = True
     there = c.listing(source)
     if there is None:
@@ -73,7 +74,8 @@ def config_manager(c: Ctx) -> Up | Done:
     if chosen:
         if chosen not in there:
             raise Crash(
-                f"specified config {chosen} does not exist in {source} (label {label}; there are: {', '.join(there) or 'none'})"
+                f"specified config {chosen} does not exist in {source} (label {label}; there are: "
+                f"{', '.join(there) or 'none'})"
             )
         link = f"{LINK}{source.rstrip('/')}/{chosen}"
     else:
@@ -149,7 +151,8 @@ def _start(c: Ctx, config: PluginConfig) -> dict[str, int]:
         wanted = "/" if c.node.host_driver else c.node.driver_root
         if place.path != wanted:
             raise Crash(
-                f"unable to create CDI spec file: failed to locate libcuda.so below {inside} (host path {place.path}, the driver is at {wanted or 'no place'})"
+                f"unable to create CDI spec file: failed to locate libcuda.so below {inside} (host path "
+                f"{place.path}, the driver is at {wanted or 'no place'})"
             )
         c.need_mount("/var/run/cdi", "CDI specifications cannot be written", host="/var/run/cdi", writable=True)
         c.write("/var/run/cdi/k8s.device-plugin.nvidia.com-gpu.json", "{}")

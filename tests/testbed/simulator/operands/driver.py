@@ -27,72 +27,48 @@ def step(c: Ctx) -> Up | Done:
     raise Crash(f"nvidia-driver: unknown command {verb or '(none)'}: usage: nvidia-driver COMMAND [ARG...]")
 
 
+FIRMWARE = "/sys/module/firmware_class/parameters/path"
+# path in the container, path of the host, why it is needed
+_MOUNTS = (
+    ("/host-etc/os-release", "/etc/os-release", "the driver's build must know the system of the host"),
+    (FIRMWARE, FIRMWARE, "the firmware search path cannot be set"),
+    ("/lib/firmware", "/run/nvidia/driver/lib/firmware", "the kernel would not find the GSP firmware"),
+    ("/var/log", "/var/log", "nvidia-installer cannot write its log"),
+    ("/dev/log", "/dev/log", "nvidia-persistenced has no system log"),
+    ("/sys/devices/system", "/sys/devices/system", "CPUs and NUMA memory cannot be brought online"),
+)  # fmt: skip
+
+
 def _init(c: Ctx) -> Up | Done:
     node = c.node
     c.need_privileged("modules cannot be loaded")
     c.need_host_pid("nvidia-persistenced and the check for another driver instance need the host's processes")
-    root = c.need_mount(
+    place = c.need_mount(
         "/run/nvidia",
         "the driver's root must reach the host",
         host="/run/nvidia",
         propagation="Bidirectional",
         writable=True,
     )
-    c.need_mount("/host-etc/os-release", "the driver's build must know the system of the host", host="/etc/os-release")
-    c.need_mount(
-        "/sys/module/firmware_class/parameters/path",
-        "the firmware search path cannot be set",
-        host="/sys/module/firmware_class/parameters/path",
-    )
-    c.need_mount("/lib/firmware", "the kernel would not find the GSP firmware", host="/run/nvidia/driver/lib/firmware")
-    c.need_mount("/var/log", "nvidia-installer cannot write its log", host="/var/log")
-    c.need_mount("/dev/log", "nvidia-persistenced has no system log", host="/dev/log")
+    for path, host, why in _MOUNTS:
+        c.need_mount(path, why, host=host)
     if node.spec.nvswitch:
-        c.need_mount(
-            "/run/nvidia-fabricmanager",
-            "fabric manager of an NVSwitch system has no socket folder",
-            host="/run/nvidia-fabricmanager",
-        )
-    c.need_mount("/sys/devices/system", "CPUs and NUMA memory cannot be brought online", host="/sys/devices/system")
+        path = "/run/nvidia-fabricmanager"
+        c.need_mount(path, "fabric manager of an NVSwitch system has no socket folder", host=path)
     if node.spec.mellanox:
-        c.need_mount(
-            "/run/mellanox/drivers",
-            "MOFED of a container cannot be seen",
-            host="/run/mellanox/drivers",
-            propagation="HostToContainer",
-        )
+        path = "/run/mellanox/drivers"
+        c.need_mount(path, "MOFED of a container cannot be seen", host=path, propagation="HostToContainer")
     c.need_env("NODE_NAME", "the driver container must know its node")
-    kind = c.need_env("KERNEL_MODULE_TYPE", "auto, open or proprietary must be chosen")
-    if kind not in ("auto", "open", "proprietary"):
-        raise Crash(f"KERNEL_MODULE_TYPE {kind} is not one of auto, open, proprietary")
-    if kind == "proprietary" and any(g.product.compute[0] in OPEN_ONLY for g in node.gpus):
-        raise Crash(
-            f"NVRM: {node.gpus[0].product.name} requires use of the open kernel modules: modprobe: ERROR: could not insert 'nvidia': No such device"
-        )
-    if kind == "open" and any(g.product.compute < (7, 5) for g in node.gpus):
-        raise Crash(
-            f"NVRM: open kernel modules do not support {node.gpus[0].product.name}: modprobe: ERROR: could not insert 'nvidia': No such device"
-        )
     _fits(c)
     crash = c.world.faults.of(node.name, "driver_crash")
     if crash:
         raise Crash(str(crash))
     digest = c.env.get("DRIVER_CONFIG_DIGEST", "")
     if not (node.driver_loaded and node.driver_digest and node.driver_digest == digest):
-        if c.world.faults.of(node.name, "driver_hangs"):
-            raise Wait("Installing NVIDIA driver kernel modules", 60)
-        precompiled = bool(c.image.kernel)
-        slow = c.world.faults.of(node.name, "driver_seconds")
-        c.spend(
-            "Installing NVIDIA driver kernel modules", float(slow if slow is not None else (25 if precompiled else 110))
-        )
-        if "nouveau" in node.modules:
-            raise Crash("modprobe: ERROR: could not insert 'nvidia': No such device (nouveau is loaded)")
-        if not node.driver_loaded:
-            node.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=c.image.version)
+        _install(c)
         node.driver_digest = digest
-    if node.driver_root != root.path + "/driver":
-        node.driver_root = root.path + "/driver"
+    if node.driver_root != place.path + "/driver":
+        node.driver_root = place.path + "/driver"
         node.fs.make("/run/nvidia/driver/usr/src")
         node.fs.make("/run/nvidia/driver/dev")
         node.fs.write("/run/nvidia/driver/usr/bin/nvidia-smi", "elf")
@@ -103,17 +79,41 @@ def _init(c: Ctx) -> Up | Done:
     return Up()
 
 
+def _install(c: Ctx) -> None:
+    node = c.node
+    if c.world.faults.of(node.name, "driver_hangs"):
+        raise Wait("Installing NVIDIA driver kernel modules", 60)
+    slow = c.world.faults.of(node.name, "driver_seconds")
+    usual = 25.0 if c.image.kernel else 110.0
+    c.spend("Installing NVIDIA driver kernel modules", usual if slow is None else float(slow))
+    if "nouveau" in node.modules:
+        raise Crash("modprobe: ERROR: could not insert 'nvidia': No such device (nouveau is loaded)")
+    if not node.driver_loaded:
+        node.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=c.image.version)
+
+
 def _fits(c: Ctx) -> None:
-    """The image must be made for the system of the node, and a precompiled one for its kernel."""
+    """The image must be made for the system of the node, a precompiled one for its kernel, the modules for its GPUs."""
     spec, image = c.node.spec, c.image
+    kind = c.need_env("KERNEL_MODULE_TYPE", "auto, open or proprietary must be chosen")
+    if kind not in ("auto", "open", "proprietary"):
+        raise Crash(f"KERNEL_MODULE_TYPE {kind} is not one of auto, open, proprietary")
+    for gpu in c.node.gpus:
+        failed = "modprobe: ERROR: could not insert 'nvidia': No such device"
+        if kind == "proprietary" and gpu.product.compute[0] in OPEN_ONLY:
+            raise Crash(f"NVRM: {gpu.product.name} requires use of the open kernel modules: {failed}")
+        if kind == "open" and gpu.product.compute < (7, 5):
+            raise Crash(f"NVRM: open kernel modules do not support {gpu.product.name}: {failed}")
     if image.system and image.system != spec.os_tag:
         raise Crash(
-            f"Could not resolve Linux kernel version: this image is built for {image.system}, the node runs {spec.os_tag} "
+            f"Could not resolve Linux kernel version: this image is built for {image.system}, the node runs "
+            f"{spec.os_tag} "
             f"(kernel {spec.kernel}): E: Unable to locate package linux-headers-{spec.kernel}"
         )
     if image.kernel and image.kernel != spec.kernel:
         raise Crash(
-            f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{spec.kernel} (precompiled for {image.kernel})"
+            f"modprobe: FATAL: Module nvidia not found in directory /lib/modules/{spec.kernel} (precompiled "
+            f"for {image.kernel})"
         )
 
 
@@ -176,7 +176,8 @@ def _peermem(c: Ctx) -> Up | Done:
 
 def _companion(module: str, verb: str) -> Program:
     def run(c: Ctx) -> Up | Done:
-        if verb not in c.container.argv and verb not in (c.script().command if c.script() else ()):
+        script = c.script()
+        if verb not in (script.command if script else c.container.argv):
             raise Crash(f"{module}: unknown command {' '.join(c.container.argv)}")
         c.need_privileged(f"{module} cannot be loaded")
         c.need_mount("/run/nvidia", "the driver's sources are not there", host="/run/nvidia")

@@ -1,21 +1,25 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""k8s-driver-manager, ``driver-manager uninstall_driver`` (gpu-operator.md 5.6): clears the way for a driver container."""
+"""k8s-driver-manager, ``driver-manager uninstall_driver`` (gpu-operator.md 5.6): clears the way for a driver
+container."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
-from ..context import Crash, Ctx, Done, Up, Wait
+from ..context import Crash, Ctx, Done, Object, PodApi, Up, Wait
 from . import Program
 
 # Labels of what holds the GPU, paused while the driver is unloaded (5.6, step 4).
 PAUSED = "paused-for-driver-upgrade"
 DEPLOY = "nvidia.com/gpu.deploy."
 CLIENTS = (
-    "operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter", "dcgm", "nvsm",
-    "sandbox-validator", "sandbox-device-plugin", "vgpu-device-manager", "dra-validator", "dcgm-dra", "dcgm-exporter-dra", "mig-manager",
+    "operator-validator", "container-toolkit", "device-plugin", "gpu-feature-discovery", "dcgm-exporter",
+    "dcgm", "nvsm",
+    "sandbox-validator", "sandbox-device-plugin", "vgpu-device-manager", "dra-validator", "dcgm-dra",
+    "dcgm-exporter-dra", "mig-manager",
 )  # fmt: skip
 APPS = {
     "operator-validator": "nvidia-operator-validator", "container-toolkit": "nvidia-container-toolkit-daemonset",
@@ -52,6 +56,30 @@ def _running(c: Ctx, apps: Iterable[str]) -> list[str]:
 def step(c: Ctx) -> Up | Done:
     if "uninstall_driver" not in c.container.argv:
         raise Crash(f"driver-manager: unknown command {' '.join(c.container.argv[1:]) or '(none)'}")
+    labels = _start(c)
+    if c.node.host_driver:
+        if c.node.labels.get(DEPLOY + "driver") != "pre-installed":
+            _set_labels(c, {DEPLOY + "driver": "pre-installed"})
+        c.spend("a driver of the host was found: leaving the node to it", 60)
+        raise Crash(
+            "NVIDIA driver is already pre-installed on the node, disabling the containerized driver on the node"
+        )
+    digest = c.env.get("DRIVER_CONFIG_DIGEST", "")
+    same = digest and digest == c.node.driver_digest and c.env.get("FORCE_REINSTALL") != "true"
+    pause: dict[str, str] = {}
+    if not c.node.driver_loaded:
+        c.node.modules.discard("nouveau")
+        c.node.fs.remove("/run/nvidia/nvidia-driver.pid")
+    elif not same:
+        pause = _uninstall(c, labels)
+    c.node.driver_root = ""
+    mine = {key: c.node.labels.get(key, "") for key in (DEPLOY + name for name in (*CLIENTS, "client"))}
+    _restore(c, mine | pause)
+    return Done()
+
+
+def _start(c: Ctx) -> dict[str, str]:
+    """What it must have been given; the node's labels."""
     name = c.need_env("NODE_NAME", "k8s-driver-manager must know its node")
     c.need_env("OPERATOR_NAMESPACE", "k8s-driver-manager looks for operand pods there")
     c.need_privileged("modules cannot be unloaded")
@@ -61,33 +89,14 @@ def step(c: Ctx) -> Up | Done:
         "/run/nvidia", "the driver's root cannot be unmounted", host="/run/nvidia", propagation="Bidirectional"
     )
     c.need_mount("/sys", "loaded modules cannot be seen", host="/sys")
-    node = (
-        c.call(f"failed to get node {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
-        if "node" not in c.mem
-        else {}
-    )
-    c.mem["node"] = True
-    labels = (node.get("metadata") or {}).get("labels") or dict(c.node.labels)
-    if c.node.host_driver:
-        if c.node.labels.get(DEPLOY + "driver") != "pre-installed":
-            _set_labels(c, {DEPLOY + "driver": "pre-installed"})
-        c.spend("a driver of the host was found: leaving the node to it", 60)
-        raise Crash(
-            "NVIDIA driver is already pre-installed on the node, disabling the containerized driver on the node"
-        )
-    mine = {k: v for k, v in labels.items() if k.startswith(DEPLOY) and k.removeprefix(DEPLOY) in CLIENTS + ("client",)}
-    if not c.node.driver_loaded:
-        c.node.modules.discard("nouveau")
-        c.node.driver_root = ""
-        c.node.fs.remove("/run/nvidia/nvidia-driver.pid")
-        _restore(c, mine)
-        return Done()
-    digest = c.env.get("DRIVER_CONFIG_DIGEST", "")
-    if digest and digest == c.node.driver_digest and c.env.get("FORCE_REINSTALL") != "true":
-        c.node.driver_root = ""
-        _restore(c, mine)
-        return Done()
-    # A loaded driver of another configuration: pause its clients, wait until they are gone, unload.
+    if "labels" not in c.mem:
+        node = c.call(f"failed to get node {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
+        c.mem["labels"] = node["metadata"].get("labels") or {}
+    return dict(c.mem["labels"])
+
+
+def _uninstall(c: Ctx, labels: dict[str, str]) -> dict[str, str]:
+    """A loaded driver of another configuration: pauses its clients, waits until they are gone, unloads it."""
     pause: dict[str, str] = {}
     for short in CLIENTS:
         value = labels.get(DEPLOY + short, "")
@@ -103,27 +112,29 @@ def step(c: Ctx) -> Up | Done:
         raise Wait(f"waiting for pods that hold the GPU to go: {', '.join(left)}")
     busy = gpu_pods(c)
     if busy:
-        if c.env.get("ENABLE_GPU_POD_EVICTION") != "true" and c.env.get("ENABLE_AUTO_DRAIN") != "true":
-            raise Crash(
-                f"unable to unload the driver: GPU is in use by {', '.join(busy)}, and eviction and drain are off"
-            )
-        if "evicted" not in c.mem and not _auto_upgrade(c):
-            for namespace, pod in (b.split("/") for b in busy):
-                body = {
-                    "apiVersion": "policy/v1",
-                    "kind": "Eviction",
-                    "metadata": {"name": pod, "namespace": namespace},
-                }
-                path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
-                c.call(f"failed to evict {namespace}/{pod}", lambda api, path=path, body=body: api.post(path, body))
-            c.mem["evicted"] = True
+        _evict(c, busy)
         raise Wait(f"waiting for pods that use a GPU to go: {', '.join(busy)}")
     c.spend("unloading the driver", 10)
     c.node.unload_driver()
-    c.node.driver_root = c.node.driver_digest = ""
+    c.node.driver_digest = ""
     c.node.fs.remove_tree("/run/nvidia/driver")
-    _restore(c, {k: v for k, v in c.node.labels.items() if k.startswith(DEPLOY)} | pause)
-    return Done()
+    return pause
+
+
+def _evict(c: Ctx, busy: list[str]) -> None:
+    if c.env.get("ENABLE_GPU_POD_EVICTION") != "true" and c.env.get("ENABLE_AUTO_DRAIN") != "true":
+        raise Crash(f"unable to unload the driver: GPU is in use by {', '.join(busy)}, and eviction and drain are off")
+    if "evicted" in c.mem or _auto_upgrade(c):
+        return
+    for namespace, pod in (b.split("/") for b in busy):
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod, "namespace": namespace}}
+        path = f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction"
+        c.call(f"failed to evict {namespace}/{pod}", partial(_post, path, body))
+    c.mem["evicted"] = True
+
+
+def _post(path: str, body: Object, api: PodApi) -> Object:
+    return api.post(path, body)
 
 
 def _auto_upgrade(c: Ctx) -> bool:

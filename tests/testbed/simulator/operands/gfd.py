@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""GPU feature discovery (mig-plugin-gfd.md 5): labels through a NodeFeature object, or through a file for NFD's worker."""
+"""GPU feature discovery (mig-plugin-gfd.md 5): labels through a NodeFeature object, or through a file for NFD's
+worker."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""MPS control daemon (mig-plugin-gfd.md 4.7; gpu-operator.md 7.4). Its pods exist only where GFD says nvidia.com/mps.capable."""
+"""MPS control daemon (mig-plugin-gfd.md 4.7; gpu-operator.md 7.4). Its pods exist only where GFD says
+nvidia.com/mps.capable."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import yaml
@@ -32,9 +33,13 @@ def _listens(c: Ctx) -> dict[int, tuple[str, ...]]:
 
 
 def _config(c: Ctx, name: str) -> dict[str, Any]:
-    text = c.read(_option(c, "config", f"{CONFIG}/{name}"))
+    return _parsed(c.read(_option(c, "config", f"{CONFIG}/{name}")) or "")
+
+
+@lru_cache(maxsize=32)
+def _parsed(text: str) -> dict[str, Any]:
     try:
-        data = yaml.safe_load(text or "") or {}
+        data = yaml.safe_load(text) or {}
     except yaml.YAMLError as error:
         raise Crash(f"failed to parse config file: {error}") from None
     if not isinstance(data, dict):
@@ -100,6 +105,12 @@ def master(c: Ctx) -> Up | Done:
         c.call("failed to list NodeFeatureRule objects", lambda api: api.get(f"{API}/nodefeaturerules?limit=1"))
         c.call("failed to list nodes", lambda api: api.get("/api/v1/nodes?limit=1"))
         c.call("failed to list namespaces", lambda api: api.get("/api/v1/namespaces?limit=1"))
+        for group, resource in (
+            ("nfd.k8s-sigs.io", "nodefeatures"),
+            ("nfd.k8s-sigs.io", "nodefeaturerules"),
+            ("", "namespaces"),
+        ):
+            c.need_right("watch", group, resource)
         c.mem["asked"] = True
     todo = _todo(c, config)
     for name in todo[:BATCH]:
@@ -138,8 +149,12 @@ def _label(c: Ctx, name: str, config: dict[str, Any]) -> None:
     meta = c.world.nodes[name].obj.get("metadata") or {}
     patch = nfd.change(meta.get("labels") or {}, (meta.get("annotations") or {}).get(nfd.OWNED, ""), wanted)
     if patch is not None and not config.get("noPublish"):
-        c.call(f"failed to label node {name}", lambda api: api.patch(f"/api/v1/nodes/{name}", patch))
+        _patch_node(c, name, patch)
     c.mem["done"][name] = c.mem["marks"][name]
+
+
+def _patch_node(c: Ctx, name: str, patch: Object) -> None:
+    c.call(f"failed to label node {name}", lambda api: api.patch(f"/api/v1/nodes/{name}", patch))
 
 
 def _prune(c: Ctx) -> Done:
@@ -150,10 +165,7 @@ def _prune(c: Ctx) -> Done:
         patch = nfd.change(meta.get("labels") or {}, (meta.get("annotations") or {}).get(nfd.OWNED, ""), {})
         if patch is not None:
             patch["metadata"]["annotations"] = {nfd.OWNED: None}
-            c.call(
-                f"failed to prune node {name}",
-                lambda api, name=name, patch=patch: api.patch(f"/api/v1/nodes/{name}", patch),
-            )
+            _patch_node(c, name, patch)
     return Done()
 
 
@@ -161,6 +173,7 @@ def gc(c: Ctx) -> Up | Done:
     if "asked" not in c.mem:
         c.call("failed to list nodes", lambda api: api.get("/api/v1/nodes?limit=1"))
         c.call("failed to list NodeFeature objects", lambda api: api.get(f"{API}/nodefeatures?limit=1"))
+        c.need_right("watch", "", "nodes")
         c.mem["asked"] = True
     for (namespace, name), item in list(c.world.features.items()):
         node = (item["metadata"].get("labels") or {}).get(nfd.NODE_LABEL, "")

@@ -36,7 +36,8 @@ def _start(c: Ctx) -> None:
     c.need_privileged("the toolkit cannot be installed on the host")
     if c.env.get("NVIDIA_VISIBLE_DEVICES", "") != "void":
         raise Crash(
-            "NVIDIA_VISIBLE_DEVICES is not void: nvidia-container-runtime would be asked for devices before it is set up"
+            "NVIDIA_VISIBLE_DEVICES is not void: nvidia-container-runtime would be asked for devices before "
+            "it is set up"
         )
     # Sourced from driver-ready by the entrypoint; the image's own default is the root of a driver container.
     root = c.env.get("NVIDIA_DRIVER_ROOT") or "/run/nvidia/driver"
@@ -83,53 +84,65 @@ def _nri(c: Ctx) -> None:
     c.node.nri = True
 
 
+_NAMES = {"containerd": "containerd", "docker": "docker", "crio": "cri-o"}
+
+
 def _runtime(c: Ctx, binary: str) -> None:
     node, asked = c.node, c.need_env("RUNTIME", "containerd, docker or crio must be chosen")
-    names = {"containerd": "containerd", "docker": "docker", "crio": "cri-o"}
-    if asked not in names:
+    if asked not in _NAMES:
         raise Crash(f"unsupported runtime: {asked!r}")
-    if names[asked] != node.runtime:
+    if _NAMES[asked] != node.runtime:
         raise Crash(f"unable to set up {asked}: this node runs {node.spec.runtime}")
-    own = {"containerd": "CONTAINERD", "docker": "DOCKER", "crio": "CRIO"}[asked]
+    own = asked.upper()
     config = c.env.get(f"{own}_CONFIG") or c.need_env(
         "RUNTIME_CONFIG", "the runtime's configuration file must be known"
     )
-    place = c.need_mount(posixpath.dirname(config), f"{config} cannot be written on the host", writable=True)
-    host_config = posixpath.join(place.path, posixpath.basename(config))
+    host_config = _on_host(c, config, f"{config} cannot be written on the host", writable=True)
     if not node.reads_config(host_config):
         raise Crash(
-            f"{asked} of this node reads {node.spec.paths['config']}; {config} is {host_config} of the host: the handler nvidia would not be known"
+            f"{asked} of this node reads {node.spec.paths['config']}; {config} is {host_config} of the host: "
+            "the handler nvidia would not be known"
         )
-    if asked in ("containerd", "crio"):
-        drop_in = c.need_env("RUNTIME_DROP_IN_CONFIG", "the handlers are written there")
-        there = c.need_mount(posixpath.dirname(drop_in), f"{drop_in} cannot be written on the host", writable=True)
-        host_drop_in = posixpath.join(there.path, posixpath.basename(drop_in))
-        told = c.env.get("RUNTIME_DROP_IN_CONFIG_HOST_PATH", "")
-        if asked == "containerd" and normal(told or "/") != normal(host_drop_in):
-            raise Crash(
-                f"RUNTIME_DROP_IN_CONFIG_HOST_PATH is {told or 'not set'}, the file is {host_drop_in} of the host: containerd would not import it"
-            )
-        if asked == "crio" and normal(posixpath.dirname(host_drop_in)) != "/etc/crio/crio.conf.d":
-            raise Crash(f"cri-o does not read {host_drop_in}")
-        node.write(host_drop_in, "nvidia")
-    if asked in ("containerd", "docker"):
+    if asked != "docker":
+        _drop_in(c, asked)
+    if asked != "crio":
         socket = c.env.get(f"{own}_SOCKET") or c.env.get("RUNTIME_SOCKET") or f"/run/{asked}/{asked}.sock"
-        reached = c.need_mount(posixpath.dirname(socket), f"{socket} cannot be reached: {asked} would not be restarted")
-        host_socket = posixpath.join(reached.path, posixpath.basename(socket))
+        host_socket = _on_host(c, socket, f"{socket} cannot be reached: {asked} would not be restarted")
         if normal(host_socket) != normal(node.spec.paths["socket"]):
             raise Crash(
-                f"unable to dial: dial unix {socket}: connect: no such file or directory ({host_socket} of the host; {asked} listens on {node.spec.paths['socket']})"
+                f"unable to dial: dial unix {socket}: connect: no such file or directory ({host_socket} of "
+                f"the host; {asked} listens on {node.spec.paths['socket']})"
             )
+    elif c.env.get("CRIO_CONFIG_MODE", "hook") == "hook":
+        c.need_mount("/usr/share/containers/oci/hooks.d", "the OCI hook cannot be installed", writable=True)
     c.need_host_pid(f"{asked} cannot be signalled")
     c.spend(f"restarting {asked}", 3)
     main = c.env.get(f"{own}_RUNTIME_CLASS") or c.env.get("RUNTIME_CLASS") or "nvidia"
     for handler in (main, "nvidia-cdi", "nvidia-legacy"):
         node.handlers[handler] = binary
-    if asked == "crio" and c.env.get("CRIO_CONFIG_MODE", "hook") == "hook":
-        c.need_mount("/usr/share/containers/oci/hooks.d", "the OCI hook cannot be installed", writable=True)
     # With CDI off the toolkit makes nvidia the default runtime unless it is told not to (7.2).
     if _true(c, "NVIDIA_RUNTIME_SET_AS_DEFAULT", True):
         node.default_handler = main
+
+
+def _on_host(c: Ctx, path: str, why: str, writable: bool = False) -> str:
+    """The host path of a file whose folder is mounted."""
+    place = c.need_mount(posixpath.dirname(path), why, writable=writable)
+    return posixpath.join(place.path, posixpath.basename(path))
+
+
+def _drop_in(c: Ctx, asked: str) -> None:
+    path = c.need_env("RUNTIME_DROP_IN_CONFIG", "the handlers are written there")
+    host_path = _on_host(c, path, f"{path} cannot be written on the host", writable=True)
+    told = c.env.get("RUNTIME_DROP_IN_CONFIG_HOST_PATH", "")
+    if asked == "containerd" and normal(told or "/") != normal(host_path):
+        raise Crash(
+            f"RUNTIME_DROP_IN_CONFIG_HOST_PATH is {told or 'not set'}, the file is {host_path} of the host: "
+            "containerd would not import it"
+        )
+    if asked == "crio" and normal(posixpath.dirname(host_path)) != "/etc/crio/crio.conf.d":
+        raise Crash(f"cri-o does not read {host_path}")
+    c.node.write(host_path, "nvidia")
 
 
 PROGRAM = Program(step)

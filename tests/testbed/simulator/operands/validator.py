@@ -41,7 +41,8 @@ def step(c: Ctx) -> Up | Done:
     try:
         result = check(c)
     except Crash as crash:
-        # WITH_WAIT: the check is tried again inside the process, never a crash. A missing right or mount shows in the log only.
+        # WITH_WAIT: the check is tried again inside the process, never a crash. A missing right or mount shows in
+        # the log only.
         if _true(c, "WITH_WAIT") and component != "metrics":
             raise Wait(f"command failed, retrying after 5 seconds: {crash.message}", RETRY) from None
         raise
@@ -87,7 +88,8 @@ def _container_driver(c: Ctx, host_root: str) -> dict[str, str]:
     if _managed(c, namespace):
         if not c.exists(f"{_out(c)}/.driver-ctr-ready"):
             raise Wait(
-                "Attempting to validate a driver container installation: waiting for /run/nvidia/validations/.driver-ctr-ready",
+                "Attempting to validate a driver container installation: waiting for "
+                "/run/nvidia/validations/.driver-ctr-ready",
                 RETRY,
             )
         flags = c.read(f"{_out(c)}/.driver-ctr-ready") or ""
@@ -146,7 +148,8 @@ def _toolkit(c: Ctx) -> None:
     if not c.gpu_injected():
         raise Crash(
             'toolkit is not ready: exec: "nvidia-smi": executable file not found in $PATH (the runtime gave no driver: '
-            f"runtimeClassName {c.pod.spec.get('runtimeClassName')!r}, NVIDIA_VISIBLE_DEVICES {c.env.get('NVIDIA_VISIBLE_DEVICES')!r})"
+            f"runtimeClassName {c.pod.spec.get('runtimeClassName')!r}, NVIDIA_VISIBLE_DEVICES "
+            f"{c.env.get('NVIDIA_VISIBLE_DEVICES')!r})"
         )
     if not c.node.driver_loaded:
         raise Crash(
@@ -211,7 +214,8 @@ def _pod(c: Ctx, name: str, kind: str, container: str, image: str, node: str, ow
         **({"resources": {"limits": {resource: "1"}}} if resource else {}),
     }  # fmt: skip
     spec: Object = {
-        "nodeName": node, "restartPolicy": "OnFailure", "serviceAccountName": c.pod.service_account, "readinessGates": [],
+        "nodeName": node, "restartPolicy": "OnFailure", "serviceAccountName": c.pod.service_account,
+        "readinessGates": [],
         "tolerations": template.get("tolerations") or [],
         "initContainers": [work],
         "containers": [
@@ -233,7 +237,10 @@ def _pod(c: Ctx, name: str, kind: str, container: str, image: str, node: str, ow
         "metadata": {
             "name": name, "labels": {"app": kind}, "annotations": notes,
             "ownerReferences": [
-                {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"], "controller": False, "blockOwnerDeletion": False}
+                {
+                    "apiVersion": "apps/v1", "kind": "DaemonSet", "name": meta["name"], "uid": meta["uid"],
+                    "controller": False, "blockOwnerDeletion": False,
+                }
             ],
         },
         "spec": spec,
@@ -270,7 +277,7 @@ def _plugin(c: Ctx) -> None:
     c.write(f"{_out(c)}/plugin-ready", "")
 
 
-# -- metrics (node-status-exporter)
+# -- metrics of the node-status-exporter
 
 
 def _metrics(c: Ctx) -> Up:
@@ -296,15 +303,18 @@ def vector_add(c: Ctx) -> Up | Done:
     allocated = any(c.node.offered.get(key) for key in asked)
     if asked and not allocated:
         raise Crash(
-            f"Allocate failed due to no healthy devices present; cannot allocate unhealthy devices {asked[0]}, which is unexpected"
+            "Allocate failed due to no healthy devices present; cannot allocate unhealthy devices "
+            f"{asked[0]}, which is unexpected"
         )
     if (not allocated and not c.gpu_injected()) or not c.node.driver_loaded:
         raise Crash(
-            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code CUDA driver version is insufficient for CUDA runtime version)!"
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code CUDA driver "
+            "version is insufficient for CUDA runtime version)!"
         )
     if not c.gpus:
         raise Crash(
-            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code no CUDA-capable device is detected)!"
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code no "
+            "CUDA-capable device is detected)!"
         )
     c.spend("Vector addition of 50000 elements", 4)
     return Done("Test PASSED")
