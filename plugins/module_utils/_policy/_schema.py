@@ -78,6 +78,9 @@ _NONE: Tuple[Key, ...] = ()
 
 _CR_ONLY = "The chart never renders this key. Give a ClusterPolicy instead of Helm values to set it."
 _OFF_CLUSTER = "It is about the operator's own Deployment; this collection runs no controller in the cluster."
+_RELEASE_NOTE = (
+    "No controller runs in the cluster. The option release chooses the versions of a release of the operator."
+)
 _OPENSHIFT = "OpenShift is not supported yet."
 _SANDBOX = "Sandbox workloads (virtual machines) are not supported yet."
 _DRA = "Dynamic resource allocation (GPUCluster) is not supported yet."
@@ -258,7 +261,7 @@ _CHART_KEYS: Tuple[Key, ...] = _values_only(
 )
 
 _OPERATOR_CHART: Tuple[Key, ...] = tuple(
-    replace(row, cp="", status=CHART, note=_OFF_CLUSTER)
+    replace(row, cp="", status=CHART, note=_RELEASE_NOTE if row.path == "operator.version" else _OFF_CLUSTER)
     for row in (
         *_image("operator", "operator"),
         K("operator.env", "env", [], "environment of the operator"),

@@ -48,6 +48,9 @@ def test_the_hash_depends_on_meaning_only() -> None:
     assert first == policy_hash(loaded({"mig": {"strategy": "single"}, "driver": {"enabled": True}}))
     assert first == policy_hash(loaded(chart_defaults("v26.7.0")))
     assert first != policy_hash(loaded({"driver": {"enabled": False}}))
+    labels = {"daemonsets": {"labels": {"a": "1", "b": "2"}}}
+    turned = {"daemonsets": {"labels": {"b": "2", "a": "1"}}}
+    assert policy_hash(loaded(labels)) == policy_hash(loaded(turned))
     assert len(first) == 64
 
 

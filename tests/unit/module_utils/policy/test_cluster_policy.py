@@ -136,11 +136,11 @@ def test_a_kind_that_was_not_asked_for_is_refused() -> None:
 def test_several_policies_of_one_kind_merge_in_their_spec() -> None:
     first = read("clusterpolicy-empty")
     second = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "spec": {"driver": {"enabled": False}}}
-    merged, findings = merge([first, second, {"mig": {"strategy": "mixed"}}])
+    merged, findings = merge([{"psa": {"enabled": True}}, first, second, {"mig": {"strategy": "mixed"}}])
     policy, more = load(merged)
     assert policy is not None
     assert findings + more == []
-    assert (policy.driver.enabled, policy.mig_strategy) == (False, "mixed")
+    assert (policy.psa_enabled, policy.driver.enabled, policy.mig_strategy) == (True, False, "mixed")
 
 
 def test_policies_of_different_kinds_do_not_merge() -> None:

@@ -319,6 +319,13 @@ def test_keys_of_the_operators_own_deployment_are_told_where_they_were_changed()
     }
 
 
+@pytest.mark.rows("S63")
+def test_a_version_of_the_operator_is_answered_with_the_option_that_chooses_one() -> None:
+    (finding,) = load({"operator": {"version": "v25.3.0"}})[1]
+    assert (finding.severity, finding.path) == ("info", "operator.version")
+    assert "option release" in finding.remedy
+
+
 @pytest.mark.parametrize(
     "path",
     ["sandboxWorkloads.enabled", "gpuCluster.deployCR", "driver.nvidiaDriverCRD.enabled", "platform.openshift"],
