@@ -16,7 +16,7 @@ from .._nodes._mig_guard import busy_pods
 from .._plan import ERROR, Check, Failure, Finding, Result, errors, refusal
 from ._facts import read_nodes
 from ._journal import Journal
-from ._nodes import NodeChange, NodePlanner, gpu_part, read_groups
+from ._nodes import NodeChange, NodePlanner, gpu_part, live_configs, read_groups
 from ._request import Progress, Request
 from ._stages import wait_for_nodes
 
@@ -41,6 +41,9 @@ class _NodesRun:
         groups, findings = read_groups(self.request)
         journal.add_findings(findings)
         self.planner = NodePlanner(self.request, None, groups)
+        if any(group.device_plugin for group in groups):
+            name = "nvidia-device-plugin-daemonset"
+            self.planner.plugin_configs = live_configs(self.request, name, "config-manager-init")
         self.nodes: List[Object] = []
 
     def run(self) -> Result:

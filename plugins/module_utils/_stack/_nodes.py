@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
-from .._kube._resources import Object
+from .._kube._resources import Object, path
 from .._nodes._change import LabelChange
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._labels import has_gpu, plan_labels
@@ -78,6 +78,9 @@ class NodePlanner:
         self.policy = policy
         self.groups = groups
         self.busy: Busy = {}
+        #: Names of configurations that exist; None where that is not known.
+        self.mig_configs: Optional[Sequence[str]] = None
+        self.plugin_configs: Optional[Sequence[str]] = None
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
@@ -95,7 +98,8 @@ class NodePlanner:
         if not self.groups:
             return {}, []
         facts = [node_facts(node) for node in nodes]
-        return assign(self.groups, [node for node in facts if has_gpu(node.labels)])
+        gpu_nodes = [node for node in facts if has_gpu(node.labels)]
+        return assign(self.groups, gpu_nodes, self.mig_configs, self.plugin_configs)
 
     def _changes(self, nodes: Sequence[Object], wanted: Mapping[str, Wanted]) -> List[NodeChange]:
         return [self.change(node, wanted.get(str(node["metadata"]["name"]), Wanted())) for node in nodes]
@@ -128,6 +132,25 @@ class NodePlanner:
     def _patch_now(self, wanted: Wanted, live: Mapping[str, Any]) -> Dict[str, Any]:
         """The patch of a node as it is now, which may be another than when it was planned."""
         return self.change(slim_node(dict(live)), wanted).patch()
+
+
+def live_configs(request: Request, workload: str, container: str) -> Optional[List[str]]:
+    """Names of the configurations that a DaemonSet in the cluster offers; None where there is none to ask.
+
+    The device plugin mounts a ConfigMap with one key a configuration, at ``/available-configs``.
+    """
+    live = request.connection.find(path("DaemonSet", request.namespace, workload))
+    if live is None:
+        return None
+    spec = live["spec"]["template"]["spec"]
+    containers = [*(spec.get("initContainers") or []), *(spec.get("containers") or [])]
+    mounts = [m for c in containers if c["name"] == container for m in c.get("volumeMounts") or []]
+    names = [m["name"] for m in mounts if m["mountPath"] == "/available-configs"]
+    for volume in spec.get("volumes") or []:
+        if volume["name"] in names and volume.get("configMap"):
+            found = request.connection.find(path("ConfigMap", request.namespace, volume["configMap"]["name"]))
+            return sorted((found or {}).get("data") or {})
+    return []
 
 
 def read_groups(request: Request) -> Tuple[List[NodeGroup], List[Finding]]:

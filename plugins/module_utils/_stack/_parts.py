@@ -121,6 +121,9 @@ class PartRun(StackRun):
     def _foreign_nfd(self) -> bool:
         return False
 
+    def _nfd_findings(self) -> List[Finding]:
+        return []
+
     def _nfd_stages(self) -> List[Any]:
         return []
 

@@ -17,7 +17,9 @@ from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
 from .._nodes._stage import gaps_of, offers, rows
 from .._operands import _nfd, build_by_operand, problems
+from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
+from .._operands._nfd_found import judge_labels
 from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import WARNING, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
@@ -83,6 +85,7 @@ class StackRun:
         self._refuse()
         self.request.progress("reading the cluster")
         self._read()
+        self._name_configs()
         first = self._plan()
         relabel = self._relabel_plan()
         self._refuse()
@@ -136,9 +139,17 @@ class StackRun:
     def _wanted(self) -> List[Object]:
         self.facts = with_nodes(self.facts, self._gpu_nodes())
         self.journal.add_findings(problems(self.policy, self.facts))
+        self.journal.add_findings(self._nfd_findings())
         self._refuse()
         self.built = self._build()
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
+
+    def _nfd_findings(self) -> List[Finding]:
+        """What keeps NFD's labels from telling which nodes have a GPU."""
+        found = _nfd.findings(self.policy, self.facts)
+        for node in self.nodes:
+            found += judge_labels(str(node["metadata"]["name"]), node["metadata"]["labels"])
+        return found
 
     def _build(self) -> List[Tuple[Operand, List[Object]]]:
         return build_by_operand(self.policy, self.facts)
@@ -208,6 +219,18 @@ class StackRun:
         facts = with_nodes(self.facts, [NodeFacts("any", labels=labels, kernel="any")])
         built = build_by_operand(self.policy, facts)
         return {str(o["metadata"]["name"]) for _operand, objects in built for o in objects if o["kind"] == "DaemonSet"}
+
+    def _name_configs(self) -> None:
+        """Names that node groups may choose from, as far as the policy tells them."""
+        plugin = self.policy.device_plugin.config
+        if plugin.data is not None:
+            self.planner.plugin_configs = sorted(plugin.data)
+        elif plugin.name:
+            self.planner.plugin_configs = self.facts.config_keys.get(f"ConfigMap/{plugin.name}")
+        else:
+            self.planner.plugin_configs = []
+        if not self.policy.mig_manager.config.name:
+            self.planner.mig_configs = sorted(layouts())
 
     def _relabel_plan(self) -> List[NodeChange]:
         changes, findings = self.planner.plan(self.nodes)
