@@ -359,7 +359,7 @@ def apply(
 
 
 def release(connection: Connection, which: Ref, deadline: Optional[Deadline] = None) -> bool:
-    """Give back an object that others made: fields that only we set are removed, the rest stays. True if that changed it."""
+    """Give back an object that others made: fields that only we set go, the rest stays. True if that changed it."""
     live = connection.find(which.path, deadline=deadline)
     if live is None or not applied_fields(live):
         return False
@@ -537,7 +537,7 @@ def _immutable(kind: str, found: Sequence[Difference], wanted: Object, live: Obj
 
 
 def _reason(kind: str, found: Sequence[Difference], extra: Sequence[ForeignField]) -> str:
-    texts = [_told(kind, item) for item in (*found, *extra)]
+    texts = [_told(kind, item) for item in found] + [_told(kind, item) for item in extra]
     more = f" (and {len(texts) - 2} more)" if len(texts) > 2 else ""
     return "; ".join(texts[:2]) + more
 

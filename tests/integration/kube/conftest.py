@@ -103,8 +103,8 @@ def world(cluster: Cluster) -> Iterator[World]:
 class Faults:
     """A transport that fails the n-th request (from 1) in one way; ``happened`` tells whether it got so far.
 
-    ``429``, ``500``: the server's answer, the request is not passed on. ``dropped``: the connection breaks before the request is sent;
-    ``lost``: the request is carried out, its answer is lost. ``killed``: the run ends there.
+    ``429``, ``500``: the server's answer, the request is not passed on. ``dropped``: the connection breaks before the
+    request is sent; ``lost``: the request is carried out, its answer is lost. ``killed``: the run ends there.
     """
 
     KINDS = ("429", "500", "dropped", "lost")

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Objects of every kind that the collection makes, with what is hard to compare: defaults, quantities, ports, probes, volumes."""
+"""Objects of every kind that the collection makes, with what is hard to compare: defaults, quantities and more."""
 
 from __future__ import annotations
 
@@ -166,25 +166,73 @@ def everything(namespace: str) -> list[dict[str, Any]]:
         obj("v1", "Namespace", "", namespace, {"pod-security.kubernetes.io/enforce": "privileged"}),
         crd("nodefeaturegroups"),
         obj("v1", "ServiceAccount", namespace, "sa", automountServiceAccountToken=True),
-        obj(f"{RBAC}/v1", "Role", namespace, "role", rules=[rule, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["x"]}]),
+        obj(
+            f"{RBAC}/v1",
+            "Role",
+            namespace,
+            "role",
+            rules=[rule, {"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"], "resourceNames": ["x"]}],
+        ),
         obj(f"{RBAC}/v1", "RoleBinding", namespace, "role", roleRef=role, subjects=[subject]),
-        obj(f"{RBAC}/v1", "ClusterRole", "", namespace, rules=[rule, {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]),
-        obj(f"{RBAC}/v1", "ClusterRoleBinding", "", namespace, roleRef=cluster_role, subjects=[subject, {"kind": "User", "name": "u"}]),
+        obj(
+            f"{RBAC}/v1",
+            "ClusterRole",
+            "",
+            namespace,
+            rules=[rule, {"nonResourceURLs": ["/metrics"], "verbs": ["get"]}],
+        ),
+        obj(
+            f"{RBAC}/v1",
+            "ClusterRoleBinding",
+            "",
+            namespace,
+            roleRef=cluster_role,
+            subjects=[subject, {"kind": "User", "name": "u"}],
+        ),
         obj("v1", "ConfigMap", namespace, "config", data={"a": "line\nline\n", "empty": ""}, binaryData={"b": "AAE="}),
         obj("v1", "Secret", namespace, "secret", stringData={"k": "value"}, type="Opaque"),
         obj(
-            "v1", "Service", namespace, "service",
-            spec={"selector": {"app": "d"}, "type": "ClusterIP", "ports": [{"name": "m", "port": 9400, "targetPort": 9400, "protocol": "TCP"}]},
+            "v1",
+            "Service",
+            namespace,
+            "service",
+            spec={
+                "selector": {"app": "d"},
+                "type": "ClusterIP",
+                "ports": [{"name": "m", "port": 9400, "targetPort": 9400, "protocol": "TCP"}],
+            },
         ),
-        obj("v1", "Service", namespace, "headless", spec={"clusterIP": "None", "selector": {"app": "d"}, "internalTrafficPolicy": "Local", "ports": [{"name": "m", "port": 1, "targetPort": "metrics", "protocol": "TCP"}]}),
+        obj(
+            "v1",
+            "Service",
+            namespace,
+            "headless",
+            spec={
+                "clusterIP": "None",
+                "selector": {"app": "d"},
+                "internalTrafficPolicy": "Local",
+                "ports": [{"name": "m", "port": 1, "targetPort": "metrics", "protocol": "TCP"}],
+            },
+        ),
         obj("v1", "ResourceQuota", namespace, "quota", spec={"hard": {"pods": 1000, "requests.cpu": "1000000m"}}),
         obj("node.k8s.io/v1", "RuntimeClass", "", "kube-test-nvidia", handler="nvidia"),
         obj("scheduling.k8s.io/v1", "PriorityClass", "", namespace, value=1000, description="test"),
-        workload("DaemonSet", namespace, "rolling", updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}}),
+        workload(
+            "DaemonSet",
+            namespace,
+            "rolling",
+            updateStrategy={"type": "RollingUpdate", "rollingUpdate": {"maxUnavailable": "10%"}},
+        ),
         workload("DaemonSet", namespace, "on-delete", updateStrategy={"type": "OnDelete"}),
         workload("Deployment", namespace, "deployment", replicas=0, strategy={"rollingUpdate": {"maxSurge": 1}}),
-        obj("nfd.k8s-sigs.io/v1alpha1", "NodeFeatureGroup", namespace, "group", spec={"rules": [{"name": "r", "matchFeatures": [{"feature": "pci", "n": {"x": None and 1, "y": [1, 2]}}]}]}),
-    ]  # fmt: skip
+        obj(
+            "nfd.k8s-sigs.io/v1alpha1",
+            "NodeFeatureGroup",
+            namespace,
+            "group",
+            spec={"rules": [{"name": "r", "matchFeatures": [{"feature": "pci", "n": {"x": None, "y": [1, 2]}}]}]},
+        ),
+    ]
 
 
 KINDS = tuple(dict.fromkeys(item["kind"] for item in everything("x")))

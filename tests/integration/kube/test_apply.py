@@ -33,7 +33,7 @@ def container(workload: dict[str, Any]) -> dict[str, Any]:
 
 
 def changed(before: dict[str, Any], after: dict[str, Any]) -> bool:
-    """True when an apply stored something new: content, labels, or what of it we own. Others write the status meanwhile."""
+    """True when an apply stored something new: content, labels, or what of it we own. Others write the status."""
     views = []
     for obj in (before, after):
         meta = {k: v for k, v in obj["metadata"].items() if k in ("labels", "annotations", "generation", "uid")}
@@ -170,7 +170,9 @@ CONTAINER = {"name": "driver"}
 DRIFTS: dict[str, dict[str, Any]] = {
     "a changed value": {"spec": {"template": {"spec": {"containers": [{**CONTAINER, "image": "other:1"}]}}}},
     "a removed field": {"spec": {"template": {"spec": {"containers": [{**CONTAINER, "livenessProbe": None}]}}}},
-    "an added env": {"spec": {"template": {"spec": {"containers": [{**CONTAINER, "env": [{"name": "X", "value": "1"}]}]}}}},
+    "an added env": {
+        "spec": {"template": {"spec": {"containers": [{**CONTAINER, "env": [{"name": "X", "value": "1"}]}]}}}
+    },
     "an added container": {"spec": {"template": {"spec": {"containers": [{"name": "more", "image": "busybox"}]}}}},
     "an added label": {"metadata": {"labels": {"their": "label"}}},
     "an added node selector": {"spec": {"template": {"spec": {"nodeSelector": {"their": "label"}}}}},
@@ -178,8 +180,10 @@ DRIFTS: dict[str, dict[str, Any]] = {
     "an added volume": {"spec": {"template": {"spec": {"volumes": [{"name": "v", "emptyDir": {}}]}}}},
     "a field that had a default": {"spec": {"template": {"spec": {"dnsPolicy": "Default"}}}},
     "a changed strategy": {"spec": {"updateStrategy": {"type": "OnDelete", "rollingUpdate": None}}},
-    "an added limit": {"spec": {"template": {"spec": {"containers": [{**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}},
-}  # fmt: skip
+    "an added limit": {
+        "spec": {"template": {"spec": {"containers": [{**CONTAINER, "resources": {"limits": {"nvidia.com/gpu": 1}}}]}}}
+    },
+}
 
 
 @pytest.mark.rows("L20", "COM-09")
@@ -365,8 +369,12 @@ def test_what_is_no_longer_wanted_goes_in_the_reverse_order(world: World) -> Non
     rest = [item for item in wanted if item["kind"] not in ("DaemonSet", "Service", "ClusterRoleBinding")]
     made = world.plan(rest)
     assert [(step.verb, step.ref.kind) for step in made.steps] == [
-        ("delete", "DaemonSet"), ("delete", "DaemonSet"), ("delete", "Service"), ("delete", "Service"), ("delete", "ClusterRoleBinding"),
-    ]  # fmt: skip
+        ("delete", "DaemonSet"),
+        ("delete", "DaemonSet"),
+        ("delete", "Service"),
+        ("delete", "Service"),
+        ("delete", "ClusterRoleBinding"),
+    ]
     world.run(rest)
     for step in made.steps:
         _apply.wait_gone(world.connection, step.ref, step.live["metadata"]["uid"])  # type: ignore[index]
@@ -604,7 +612,7 @@ def connection(cluster: Any) -> Connection:
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(PODS, PODS)
 def test_the_server_and_the_comparison_agree(connection: Connection, first: Any, second: Any) -> None:
-    """After each apply nothing differs, and what differs before it is exactly what makes the server store a new version."""
+    """After each apply nothing differs, and something differed before it just when the server stored something new."""
     live = connection.find(Ref("DaemonSet", "default", "round-trip").path)
     for pod in (first, second):
         spec = {"selector": {"matchLabels": {"a": "b"}}, "template": {"metadata": {"labels": {"a": "b"}}, "spec": pod}}

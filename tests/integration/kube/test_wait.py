@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Waiting for workloads, and patches of nodes, on a real API server with real controllers. The test plays the kubelet."""
+"""Waiting for workloads, and patches of nodes, on a real API server and controllers. The test plays the kubelet."""
 
 from __future__ import annotations
 

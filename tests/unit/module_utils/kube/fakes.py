@@ -46,7 +46,7 @@ class Sent:
 
 
 class ScriptTransport:
-    """Answers each request with the next entry of a script: a reply, or an exception to raise. A function computes one."""
+    """Answers each request with the next entry of a script: a reply, an exception to raise, or a function of both."""
 
     def __init__(self, *script: Any) -> None:
         self.script = list(script)
@@ -73,7 +73,7 @@ def failure(status: int, reason: str = "", message: str = "no", **more: Any) -> 
 
 
 # --- a model of server-side apply -----------------------------------------------------------------------------------
-# Maps merge by key, lists of things with a name merge by name, every other list and each map under "atomic" is one value.
+# Maps merge by key, lists of things with a name by name; every other list, and each map under "atomic", is one value.
 
 
 def tree(value: Any, key: str = "") -> dict[str, Any]:
@@ -205,29 +205,27 @@ def _removed(value: Any, old: Mapping[str, Any], kept: list[Mapping[str, Any]]) 
         out = {}
         for key, item in value.items():
             name = "f:" + key
-            if name not in old:
-                out[key] = item
-                continue
             left = [k[name] for k in kept if name in k]
-            if left and _is_leaf(old[name]):
+            if name not in old or (left and _is_leaf(old[name])):
                 out[key] = item
             elif not _is_leaf(old[name]):
                 rest = _removed(item, old[name], left)
                 if rest not in (None, {}, []) or left:
                     out[key] = rest if rest is not None else type(item)()
         return out
-    if isinstance(value, list):
-        items = []
-        for item in value:
-            name = _key(item)
-            left = [k[name] for k in kept if name in k]
-            if name in old:
-                if left:
-                    items.append(_removed(item, {k: v for k, v in old[name].items() if k != "f:name"}, left))
-            else:
-                items.append(item)
-        return items
-    return None
+    return _removed_items(value, old, kept) if isinstance(value, list) else None
+
+
+def _removed_items(value: list[Any], old: Mapping[str, Any], kept: list[Mapping[str, Any]]) -> list[Any]:
+    items = []
+    for item in value:
+        name = _key(item)
+        left = [k[name] for k in kept if name in k]
+        if name not in old:
+            items.append(item)
+        elif left:
+            items.append(_removed(item, {k: v for k, v in old[name].items() if k != "f:name"}, left))
+    return items
 
 
 def _merge(old: Any, new: Any, key: str = "") -> Any:

@@ -22,10 +22,21 @@ LIMIT = ("spec", "resources", "limits", "cpu")
 @pytest.mark.parametrize(
     ("text", "number"),
     [
-        ("1", 1), (1, 1), ("500m", Fraction(1, 2)), (0.5, Fraction(1, 2)), ("1Ki", 1024), ("1.5Gi", 1536 * 2**20),
-        ("1e3", 1000), ("1E3", 1000), ("12E", 12 * 10**18), ("-2", -2), ("1.", 1), (".5", Fraction(1, 2)), ("3n", Fraction(3, 10**9)),
+        ("1", 1),
+        (1, 1),
+        ("500m", Fraction(1, 2)),
+        (0.5, Fraction(1, 2)),
+        ("1Ki", 1024),
+        ("1.5Gi", 1536 * 2**20),
+        ("1e3", 1000),
+        ("1E3", 1000),
+        ("12E", 12 * 10**18),
+        ("-2", -2),
+        ("1.", 1),
+        (".5", Fraction(1, 2)),
+        ("3n", Fraction(3, 10**9)),
     ],
-)  # fmt: skip
+)
 def test_a_quantity_is_an_exact_number(text: object, number: object) -> None:
     assert quantity(text) == number
 

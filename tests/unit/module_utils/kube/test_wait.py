@@ -130,33 +130,120 @@ NOT_FOUND = 'rpc error: code = NotFound desc = failed to pull "nvcr.io/nvidia/dr
 @pytest.mark.parametrize(
     ("pods", "events", "reason", "text"),
     [
-        ([pod(containerStatuses=[container(**waiting("ImagePullBackOff", NOT_FOUND))])], [], "ImagePullBackOff", "image nvcr.io/nvidia/driver:1 cannot be pulled"),
-        ([pod(initContainerStatuses=[container("k8s", **waiting("ErrImagePull", "timeout"))])], [], "ErrImagePull", "container k8s: image"),
         (
-            [pod(containerStatuses=[container(restartCount=4, lastState={"terminated": {"exitCode": 3, "message": "a\nno device"}}, **waiting("CrashLoopBackOff"))])],
-            [], "CrashLoopBackOff", "ended with exit code 3 (4 restarts): no device",
+            [pod(containerStatuses=[container(**waiting("ImagePullBackOff", NOT_FOUND))])],
+            [],
+            "ImagePullBackOff",
+            "image nvcr.io/nvidia/driver:1 cannot be pulled",
         ),
         (
-            [pod(containerStatuses=[container(restartCount=1, lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}}, state={"running": {}})])],
-            [], "CrashLoopBackOff", "ran out of memory (1 restart)",
-        ),
-        ([pod()], [event("FailedMount", 'configmap "x" not found')], "FailedMount", 'volume cannot be mounted: configmap "x"'),
-        (
-            [pod()], [event("FailedCreatePodSandBox", 'no runtime for "nvidia" is configured')],
-            "FailedCreatePodSandBox", "runtime class is not configured in the node's container runtime",
+            [pod(initContainerStatuses=[container("k8s", **waiting("ErrImagePull", "timeout"))])],
+            [],
+            "ErrImagePull",
+            "container k8s: image",
         ),
         (
-            [pod(node="", conditions=[{"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient memory"}])],
-            [], "Unschedulable", "no node takes the pod: 0/3 nodes",
+            [
+                pod(
+                    containerStatuses=[
+                        container(
+                            restartCount=4,
+                            lastState={"terminated": {"exitCode": 3, "message": "a\nno device"}},
+                            **waiting("CrashLoopBackOff"),
+                        )
+                    ]
+                )
+            ],
+            [],
+            "CrashLoopBackOff",
+            "ended with exit code 3 (4 restarts): no device",
         ),
-        ([pod(containerStatuses=[container(**waiting("CreateContainerConfigError", 'secret "s" not found'))])], [], "CreateContainerConfigError", 'secret "s"'),
-        ([pod(phase="Failed", reason="UnexpectedAdmissionError", message="no devices")], [], "UnexpectedAdmissionError", "the pod failed: no devices"),
-        ([], [event("FailedCreate", 'Error creating: pods "x" is forbidden: violates PodSecurity "baseline:latest"', "driver", "DaemonSet")], "FailedCreate", "enforce=privileged"),
-        ([], [event("FailedCreate", "Error creating: insufficient quota to match these scopes", "driver", "DaemonSet")], "FailedCreate", "only with a ResourceQuota"),
-        ([], [event("FailedCreate", "Error creating: exceeded quota: q", "driver", "DaemonSet")], "FailedCreate", "a ResourceQuota of the namespace is in the way"),
-        ([], [event("FailedCreate", 'Error creating: admission webhook "w" denied the request', "driver", "DaemonSet")], "FailedCreate", "an admission webhook denies them"),
+        (
+            [
+                pod(
+                    containerStatuses=[
+                        container(
+                            restartCount=1,
+                            lastState={"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+                            state={"running": {}},
+                        )
+                    ]
+                )
+            ],
+            [],
+            "CrashLoopBackOff",
+            "ran out of memory (1 restart)",
+        ),
+        (
+            [pod()],
+            [event("FailedMount", 'configmap "x" not found')],
+            "FailedMount",
+            'volume cannot be mounted: configmap "x"',
+        ),
+        (
+            [pod()],
+            [event("FailedCreatePodSandBox", 'no runtime for "nvidia" is configured')],
+            "FailedCreatePodSandBox",
+            "runtime class is not configured in the node's container runtime",
+        ),
+        (
+            [
+                pod(
+                    node="",
+                    conditions=[
+                        {"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient memory"}
+                    ],
+                )
+            ],
+            [],
+            "Unschedulable",
+            "no node takes the pod: 0/3 nodes",
+        ),
+        (
+            [pod(containerStatuses=[container(**waiting("CreateContainerConfigError", 'secret "s" not found'))])],
+            [],
+            "CreateContainerConfigError",
+            'secret "s"',
+        ),
+        (
+            [pod(phase="Failed", reason="UnexpectedAdmissionError", message="no devices")],
+            [],
+            "UnexpectedAdmissionError",
+            "the pod failed: no devices",
+        ),
+        (
+            [],
+            [
+                event(
+                    "FailedCreate",
+                    'Error creating: pods "x" is forbidden: violates PodSecurity "baseline:latest"',
+                    "driver",
+                    "DaemonSet",
+                )
+            ],
+            "FailedCreate",
+            "enforce=privileged",
+        ),
+        (
+            [],
+            [event("FailedCreate", "Error creating: insufficient quota to match these scopes", "driver", "DaemonSet")],
+            "FailedCreate",
+            "only with a ResourceQuota",
+        ),
+        (
+            [],
+            [event("FailedCreate", "Error creating: exceeded quota: q", "driver", "DaemonSet")],
+            "FailedCreate",
+            "a ResourceQuota of the namespace is in the way",
+        ),
+        (
+            [],
+            [event("FailedCreate", 'Error creating: admission webhook "w" denied the request', "driver", "DaemonSet")],
+            "FailedCreate",
+            "an admission webhook denies them",
+        ),
     ],
-)  # fmt: skip
+)
 def test_the_cause_is_named_in_words(pods: list[Any], events: list[Any], reason: str, text: str) -> None:
     trouble = diagnose(daemonset(), [READY, *pods], events)
     assert trouble is not None
@@ -282,7 +369,7 @@ def test_an_image_that_is_nowhere_ends_the_wait_before_its_deadline() -> None:
     assert not outcome.timed_out
     sentence = explain(outcome)
     assert sentence.startswith(
-        "stage driver cannot become ready (DaemonSet gpu/driver: 2 of 3 nodes ready): node gpu-7, pod p, container main:"
+        "stage driver cannot become ready (DaemonSet gpu/driver: 2 of 3 nodes ready): node gpu-7, pod p, container main"
     )
     assert "nvcr.io/nvidia/driver:1 cannot be pulled" in sentence
 
