@@ -90,7 +90,9 @@ def _names(tags: Sequence[str], facts: ClusterFacts) -> Dict[str, str]:
     existing = dict(facts.driver_daemonsets)
     if facts.driver_os:
         existing.setdefault(NAME, facts.driver_os)
-    names = {tag: name for name, tag in sorted(existing.items(), reverse=True) if tag in tags}
+    # One of a kernel (drivers were precompiled before) is no name of an operating system. The plain name wins.
+    named = [(name, tag) for name, tag in sorted(existing.items(), reverse=True) if name in (NAME, f"{NAME}-{tag}")]
+    names = {tag: name for name, tag in named if tag in tags}
     for tag in tags:
         if tag not in names:
             names[tag] = f"{NAME}-{tag}" if NAME in names.values() else NAME

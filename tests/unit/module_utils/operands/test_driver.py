@@ -89,6 +89,10 @@ NOBLE, JAMMY, FOCAL = "ubuntu24.04", "ubuntu22.04", "ubuntu20.04"
         (["20.04", "24.04"], {NAME: JAMMY, f"{NAME}-{NOBLE}": NOBLE}, {NOBLE: f"{NAME}-{NOBLE}", FOCAL: NAME}),
         # The whole cluster was upgraded in place.
         (["24.04"], {NAME: JAMMY}, {NOBLE: NAME}),
+        # Drivers were precompiled before; and what one serves may not be known (its image is a digest).
+        (["24.04"], {f"{NAME}-6.8.0-60-generic-{NOBLE}": NOBLE}, {NOBLE: NAME}),
+        (["24.04"], {NAME: ""}, {NOBLE: NAME}),
+        (["22.04", "24.04"], {NAME: NOBLE, f"{NAME}-{NOBLE}": NOBLE}, {NOBLE: NAME, JAMMY: f"{NAME}-{JAMMY}"}),
     ],
 )
 def test_a_daemonset_keeps_its_operating_system(
