@@ -85,16 +85,18 @@ class Practice:
     def up(self, report: programs.Report = programs.say, deadline: float = 600) -> None:
         """Start control plane, kwok and simulator, and wait for the fleet's nodes; use again what runs already."""
         path = fleet_file(self.fleet)
+        self._gpu_nodes()
         # All programs first: building one takes minutes, in which nothing else should wait half started.
         for name in programs.PROGRAMS:
             programs.ensure(name, report)
         with self.alone(".lock"):
             wanted = self._description(path)
-            if self._runs(wanted):
-                report(f"practice: the fleet {self.fleet} runs already and is used again")
-                return
             if self.cluster.running():
-                report("practice: another fleet runs and is replaced")
+                stale = self._stale(wanted)
+                if not stale:
+                    report(f"practice: the fleet {self.fleet} runs already and is used again")
+                    return
+                report(f"practice: {stale}; what runs is replaced")
             self._start(path, report, deadline)
             (self.dir / "practice.json").write_text(json.dumps(wanted, indent=1) + "\n")
 
@@ -134,12 +136,21 @@ class Practice:
             digest.update(source.read_bytes())
         return {"fleet": str(path), "nodes": self.nodes, "speed": self.speed, "content": digest.hexdigest()}
 
-    def _runs(self, wanted: dict[str, Any]) -> bool:
+    def _stale(self, wanted: dict[str, Any]) -> str:
+        """Why the cluster that runs cannot be used for what is wanted; empty when it can."""
         try:
             found = json.loads((self.dir / "practice.json").read_text())
         except (OSError, ValueError):
-            return False
-        return found == wanted and set(PROCESSES) <= set(self.cluster.running()) and self.cluster.is_up()
+            return "an earlier start was not finished"
+        for name in ("fleet", "nodes", "speed"):
+            if found.get(name) != wanted[name]:
+                return f"another {name} was asked for"
+        if found.get("content") != wanted["content"]:
+            return "the fleet's file or the simulator has changed"
+        ended = sorted(set(PROCESSES) - set(self.cluster.running()))
+        if ended:
+            return f"{', '.join(ended)} ended"
+        return "" if self.cluster.is_up() else "the API server is not ready"
 
     def _start(self, path: Path, report: programs.Report, deadline: float) -> None:
         began = time.monotonic()
@@ -215,8 +226,15 @@ class Practice:
     def idle_nodes(self) -> list[str]:
         """Names of the nodes that have GPUs by the fleet's description, and are not Ready or offer no GPU."""
         offers = {node["metadata"]["name"]: _offers_gpus(node) for node in self.node_objects()}
-        fleet = simulated.load(str(fleet_file(self.fleet)), self.nodes)
-        return [spec.name for spec in fleet if spec.gpus and not offers.get(spec.name)]
+        return [name for name in self._gpu_nodes() if not offers.get(name)]
+
+    def _gpu_nodes(self) -> list[str]:
+        """Names of the fleet's nodes that have GPUs, by its file."""
+        try:
+            fleet = simulated.load(str(fleet_file(self.fleet)), self.nodes)
+        except simulated.FleetError as error:
+            raise PracticeError(str(error)) from None
+        return [spec.name for spec in fleet if spec.gpus]
 
     def node_objects(self) -> list[dict[str, Any]]:
         """All Node objects, read as the observer."""

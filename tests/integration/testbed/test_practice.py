@@ -93,13 +93,13 @@ def test_another_fleet_replaces_it(small: Practice) -> None:
     replaced = Practice(small.dir, other, speed=100)
     replaced.up(report=lines.append)
 
-    assert lines[0] == "practice: another fleet runs and is replaced"
+    assert lines[0] == "practice: another fleet was asked for; what runs is replaced"
     assert {node["metadata"]["name"] for node in replaced.node_objects()} == {"another", "plain"}
     assert not set(before.values()) & set(replaced.cluster.running().values())
 
 
 def test_down_leaves_only_logs(small: Practice) -> None:
-    small.up(report=lambda _line: None)
+    assert small.cluster.running()
     small.down()
 
     assert small.cluster.running() == {}
@@ -121,14 +121,21 @@ def test_wrong_name_is_refused_before_anything_starts(
     assert not list(tmp_path.glob("cluster/*.log"))
 
 
-def test_simulator_that_ends_is_told_with_its_own_words(tmp_path: Path) -> None:
+def test_fleet_that_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path) -> None:
     fleet = tmp_path / "wrong.yaml"
-    fleet.write_text("nodes:\n  - name: x\n    product: no-such-product\n    gpus: 1\n")
+    fleet.write_text(FLEET.replace("T4", "no-such-product"))
 
-    with pytest.raises(PracticeError, match=r"(?s)simulator of GPU nodes ended.*no-such-product"):
+    with pytest.raises(PracticeError, match="no-such-product"):
         Practice(tmp_path / "cluster", fleet).up()
+    assert not (tmp_path / "cluster").exists()
 
-    assert Practice(tmp_path / "cluster", fleet).cluster.running() == {}
+
+def test_simulator_that_ends_is_told_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "SIMULATOR", "no_such_simulator")
+
+    with pytest.raises(PracticeError, match=r"(?s)simulator of GPU nodes ended.*No module named no_such_simulator"):
+        Practice(tmp_path / "cluster").up()
+    assert Practice(tmp_path / "cluster").cluster.running() == {}
 
 
 @pytest.mark.parametrize(

