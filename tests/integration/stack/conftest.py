@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from ansible_collections.gpufleet.nvidia.plugins.doc_fragments.cluster import ModuleDocFragment
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
@@ -18,7 +19,6 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._gpu_nodes 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._info import gpu_cluster_info
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._parts import dcgm_exporter, device_plugin
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import cluster_policy
-
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import document
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.practice import Practice

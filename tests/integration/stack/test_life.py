@@ -175,40 +175,31 @@ def test_without_a_driver_anywhere_the_nodes_are_named(fleets):
     assert "gpu-cloud" not in first
 
 
-@pytest.mark.rows("S25", "INS-05", "P114")
+NFD_KINDS = "deployment,daemonset,configmap,serviceaccount,role,rolebinding"
+NFD_CLUSTER_KINDS = "clusterrole,clusterrolebinding,customresourcedefinition"
+
+
+def _nfd_names(fleet):
+    """What NFD consists of, as ``kubectl`` names it, with the namespace where there is one."""
+    for where, kinds in (("-n gpu-operator", NFD_KINDS), ("", NFD_CLUSTER_KINDS)):
+        for name in fleet.kubectl("get", kinds, *where.split(), "-o", "name").split():
+            if "nfd" in name or "node-feature-discovery" in name:
+                yield [*where.split(), name]
+
+
+@pytest.mark.rows("S25", "INS-05")
 def test_an_nfd_that_runs_already_is_used_and_left_alone(facts):
     """Ours stands in for somebody else's: the same objects without our label."""
     _up(facts)
-    kinds = "deployment,daemonset,configmap,serviceaccount,role,rolebinding"
-    for kind in kinds.split(","):
-        for name in facts.kubectl("get", kind, "-n", "gpu-operator", "-o", "name").split():
-            if "node-feature-discovery" in name:
-                facts.kubectl(
-                    "label",
-                    "-n",
-                    "gpu-operator",
-                    name,
-                    "app.kubernetes.io/managed-by=helm",
-                    "--overwrite",
-                    user="admin",
-                )
-    for kind in ("clusterrole", "clusterrolebinding", "customresourcedefinition"):
-        for name in facts.kubectl("get", kind, "-o", "name").split():
-            if "nfd" in name or "node-feature-discovery" in name:
-                facts.kubectl("label", name, "app.kubernetes.io/managed-by=helm", "--overwrite", user="admin")
+    for name in _nfd_names(facts):
+        facts.kubectl("label", *name, "app.kubernetes.io/managed-by=helm", "--overwrite", user="admin")
     try:
         done = _up(facts)
         assert not [target for target in _targets(done) if "node-feature-discovery" in target], _targets(done)
         assert facts.get("DaemonSet", "gpu-operator-node-feature-discovery-worker") is not None
     finally:
-        for kind in kinds.split(","):
-            for name in facts.kubectl("get", kind, "-n", "gpu-operator", "-o", "name").split():
-                if "node-feature-discovery" in name:
-                    facts.kubectl("delete", "-n", "gpu-operator", name, user="admin")
-        for kind in ("clusterrole", "clusterrolebinding", "customresourcedefinition"):
-            for name in facts.kubectl("get", kind, "-o", "name").split():
-                if "nfd" in name or "node-feature-discovery" in name:
-                    facts.kubectl("delete", name, user="admin")
+        for name in _nfd_names(facts):
+            facts.kubectl("delete", *name, user="admin")
 
 
 @pytest.mark.parametrize("sign", ["deployment", "lease"])
