@@ -92,8 +92,13 @@ def _config(c: Ctx, name: str) -> dict[str, Any]:
         if text is None:
             raise Crash(f"error reading config file: open {path}: no such file or directory")
     else:
-        # The real one first makes a configuration from the hardware, by a program that asks NVML. There is no NVML
-        # on a simulated node, so that this fails here, and the fallback is used as in life.
+        # The real one first makes a configuration from the hardware, by a program that asks NVML, and publishes it as
+        # a ConfigMap. There is no NVML on a simulated node, so that this fails here, and the fallback is used as in
+        # life. What publishing needs is asked for all the same.
+        namespace = c.need_env("POD_NAMESPACE", "the generated configuration is published there")
+        c.need_env("POD_NAME", "the generated configuration is owned by the pod")
+        for verb in ("get", "create", "update"):
+            c.need_right(verb, "", "configmaps", namespace)
         path = c.need_env("DEFAULT_CONFIG_FILE", "a configuration could not be generated, and there is no fallback")
         text = c.read(path)
         if text is None:

@@ -286,6 +286,8 @@ MUTATIONS: list[tuple[str, str, list[tuple[Change, str]]]] = [
         (mig.env("NODE_NAME"), "NODE_NAME is not set"),
         (mig.env("GPU_CLIENTS_FILE"), "GPU_CLIENTS_FILE is not set"),
         (mig.env("POD_NAMESPACE"), "POD_NAMESPACE is not set"),
+        (mig.env("DEFAULT_CONFIG_FILE"), "DEFAULT_CONFIG_FILE is not set"),
+        (mig.mount("/mig-parted-config"), "/mig-parted-config/config-default.yaml: no such file"),
         (mig.mount("/gpu-clients"), "/gpu-clients/clients.yaml: no such file"),
         (mig.mount("/host"), "/host: no such file"),
         (mig.mount("/sys"), "/sys: no such file"),
