@@ -11,7 +11,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from hypothesis import HealthCheck, settings
+
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection, Dropped
+
+# A loaded machine is no fault of the code: no limit for the time of one example.
+PATIENT = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 
 @dataclass

@@ -52,6 +52,7 @@ def thing(spec: Any, **labels: str) -> dict[str, Any]:
     }
 
 
+@fakes.PATIENT
 @given(SPECS)
 def test_nothing_differs_after_an_apply(spec: Any) -> None:
     wanted = thing(spec)
@@ -60,13 +61,14 @@ def test_nothing_differs_after_an_apply(spec: Any) -> None:
     assert foreign(wanted, live) == []
 
 
+@fakes.PATIENT
 @given(SPECS)
 def test_what_is_extracted_is_what_was_applied(spec: Any) -> None:
     wanted = thing(spec)
     assert applied(fakes.apply(None, wanted)) == wanted
 
 
-@settings(max_examples=300)
+@settings(fakes.PATIENT, max_examples=200)
 @given(SPECS, SPECS)
 def test_a_changed_wish_differs_until_it_is_applied(before: Any, after: Any) -> None:
     live = fakes.apply(None, thing(before))
@@ -75,7 +77,7 @@ def test_a_changed_wish_differs_until_it_is_applied(before: Any, after: Any) -> 
     assert differences(wanted, fakes.apply(live, wanted)) == []
 
 
-@settings(max_examples=300)
+@settings(fakes.PATIENT, max_examples=200)
 @given(SPECS, SPECS, st.booleans())
 def test_whatever_another_manager_does_is_found_and_undone(spec: Any, theirs: Any, labelled: bool) -> None:
     wanted = thing(spec)

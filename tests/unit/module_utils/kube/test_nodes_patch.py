@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import ApiError, KubeError
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._nodes_patch import TRIES, node_patch, patch_node
-from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect, failure
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import PATIENT, FakeReply, connect, failure
 
 OTHERS = {"key": "theirs", "effect": "NoSchedule"}
 GPU = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
@@ -41,6 +41,7 @@ def test_taints_of_others_stay_and_the_version_of_the_node_is_named() -> None:
     assert node_patch(node("9", [GPU]), absent_taints=[{"key": GPU["key"]}])["spec"] == {"taints": None}
 
 
+@PATIENT
 @given(
     st.lists(st.sampled_from("abc"), unique=True), st.lists(st.sampled_from("abcd"), unique=True), st.sampled_from("vw")
 )

@@ -15,6 +15,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._quantities 
     quantity,
     same_scalar,
 )
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import PATIENT
 
 LIMIT = ("spec", "resources", "limits", "cpu")
 
@@ -46,6 +47,7 @@ def test_other_text_is_no_quantity(text: object) -> None:
     assert quantity(text) is None
 
 
+@PATIENT
 @given(st.integers(0, 10**9))
 def test_the_same_amount_in_other_units_is_the_same(amount: int) -> None:
     assert same_scalar(amount, f"{amount * 1000}m", LIMIT)
