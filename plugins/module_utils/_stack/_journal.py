@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Sequence
 
-from .._kube._apply import Step, execute
+from .._kube._apply import DELETE, Step, execute, wait_gone
 from .._kube._connection import KubeError
 from .._kube._resources import Ref
 from .._plan import Action, Check, Failure, Finding, Result
@@ -64,6 +64,16 @@ class Journal:
                 self.request.progress(f"{what}: {step.verb} {step.ref} ({number}/{len(steps)})")
             what_failed = f"{what}: {step.verb} of {step.ref} failed"
             self.carry_out([step.action()], partial(self._execute, step), what_failed)
+
+    def wait_gone(self, steps: Sequence[Step]) -> None:
+        """Wait until the objects that ``steps`` deleted are gone, and the pods of workloads with them."""
+        for step in steps:
+            if self.request.wait and step.verb == DELETE and step.live is not None:
+                uid = str(step.live["metadata"].get("uid") or "")
+                try:
+                    wait_gone(self.request.connection, step.ref, uid, self.request.deadline)
+                except KubeError as error:
+                    raise self.failure(f"removal: {error}") from error
 
     def _execute(self, step: Step) -> None:
         self.add_findings(execute(self.request.connection, step, self.request.deadline))

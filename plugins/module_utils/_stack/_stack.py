@@ -9,7 +9,7 @@ import json
 from dataclasses import replace
 from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
 
-from .._kube._apply import DELETE, Plan, Step, plan, rehearse, wait_gone
+from .._kube._apply import DELETE, Plan, Step, plan, rehearse
 from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
@@ -264,7 +264,9 @@ class StackRun:
         if relabel:
             self.nodes = read_nodes(self.connection)
         last = self._plan() if moved or relabel else first
-        self.journal.run_steps([step for step in last.steps if step.id not in self.journal.done], "stack")
+        steps = [step for step in last.steps if step.id not in self.journal.done]
+        self.journal.run_steps(steps, "stack")
+        self.journal.wait_gone(steps)
         return last
 
     def _nfd_stages(self) -> List[Stage]:
@@ -374,13 +376,13 @@ class _Removal:
             return self.journal.result()
         workloads = [step for step in made.steps if step.ref.kind in ("DaemonSet", "Deployment")]
         self.journal.run_steps(workloads, "removal")
-        self._wait_gone(workloads)
+        self.journal.wait_gone(workloads)
         # Only now: while operands run they would write their labels again.
         for change in self._changes(nfd_ours):
             self._give_back(change, nfd_ours)
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
-        self._wait_gone(rest)
+        self.journal.wait_gone(rest)
         return self.journal.result()
 
     def _is_free(self, namespace: str) -> bool:
@@ -413,13 +415,6 @@ class _Removal:
             )
 
         self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
-
-    def _wait_gone(self, steps: Sequence[Step]) -> None:
-        if not self.request.wait:
-            return
-        for step in steps:
-            if step.live is not None:
-                wait_gone(self.connection, step.ref, str(step.live["metadata"].get("uid") or ""), self.request.deadline)
 
 
 _OURS = f"{MANAGED_BY}={MANAGER}"
