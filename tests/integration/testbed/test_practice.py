@@ -15,9 +15,9 @@ import pytest
 from ansible_collections.gpufleet.nvidia.tests.testbed import practice as module
 from ansible_collections.gpufleet.nvidia.tests.testbed.practice import PROCESSES, Practice, PracticeError, main
 
-FLEET = """\
+OTHER = """\
 nodes:
-  - name: one
+  - name: another
     product: T4
     gpus: 2
     os: ubuntu24.04
@@ -29,25 +29,19 @@ nodes:
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("practice")
-
-
-@pytest.fixture(scope="module")
-def small(folder: Path) -> Iterator[Practice]:
-    """A running fleet of one GPU node and one without GPUs, as fast as the machine goes."""
-    fleet = folder / "small.yaml"
-    fleet.write_text(FLEET)
-    with Practice(folder / "cluster", fleet, speed=100) as running:
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Practice]:
+    """A running fleet of one node, which is control plane and GPU node at once, as fast as the machine goes."""
+    with Practice(tmp_path_factory.mktemp("practice") / "cluster", "single", speed=100) as running:
         yield running
 
 
 def test_fleet_that_was_just_started_offers_nothing_yet(small: Practice) -> None:
-    assert {node["metadata"]["name"] for node in small.node_objects()} == {"one", "plain"}
-    assert small.idle_nodes() == ["one"]
+    assert [node["metadata"]["name"] for node in small.node_objects()] == ["workstation"]
+    assert small.idle_nodes() == ["workstation"]
     assert small.writes() == []
 
 
+@pytest.mark.rows("S46")
 def test_playbook_makes_the_nodes_ready_and_changes_nothing_the_second_time(small: Practice) -> None:
     first = small.playbook("site")
     assert first.returncode == 0, first.stdout
@@ -66,13 +60,13 @@ def test_same_fleet_is_used_again_and_its_state_stays(small: Practice) -> None:
     lines: list[str] = []
     Practice(small.dir, small.fleet, speed=100).up(report=lines.append)
 
-    assert lines == [f"practice: the fleet {small.fleet} runs already and is used again"]
+    assert lines == ["practice: the fleet single runs already and is used again"]
     assert small.cluster.running() == before
     assert set(before) == set(PROCESSES)
 
 
 def test_run_waits_for_another_that_uses_the_folder(small: Practice) -> None:
-    arguments = ["up", "--dir", small.dir, "--fleet", small.fleet, "--speed", "100", "--no-playbook"]
+    arguments = ["up", "--dir", small.dir, "--fleet", "single", "--speed", "100", "--no-playbook"]
     with small.alone(".run"):
         second = subprocess.Popen(
             [sys.executable, "-m", module.__name__, *arguments], stdout=subprocess.PIPE, text=True
@@ -88,13 +82,14 @@ def test_run_waits_for_another_that_uses_the_folder(small: Practice) -> None:
 def test_another_fleet_replaces_it(small: Practice) -> None:
     before = small.cluster.running()
     other = small.dir.parent / "other.yaml"
-    other.write_text(FLEET.replace("name: one", "name: another"))
+    other.write_text(OTHER)
     lines: list[str] = []
     replaced = Practice(small.dir, other, speed=100)
     replaced.up(report=lines.append)
 
     assert lines[0] == "practice: another fleet was asked for; what runs is replaced"
     assert {node["metadata"]["name"] for node in replaced.node_objects()} == {"another", "plain"}
+    assert replaced.idle_nodes() == ["another"]
     assert not set(before.values()) & set(replaced.cluster.running().values())
 
 
@@ -123,7 +118,7 @@ def test_wrong_name_is_refused_before_anything_starts(
 
 def test_fleet_that_makes_no_sense_is_refused_before_anything_starts(tmp_path: Path) -> None:
     fleet = tmp_path / "wrong.yaml"
-    fleet.write_text(FLEET.replace("T4", "no-such-product"))
+    fleet.write_text(OTHER.replace("T4", "no-such-product"))
 
     with pytest.raises(PracticeError, match="no-such-product"):
         Practice(tmp_path / "cluster", fleet).up()
