@@ -1,0 +1,33 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every role has a scenario, and every scenario plans before it makes, makes twice, and proves both ends."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
+
+MOLECULE = CHECKOUT / "molecule"
+ROLES = sorted(path.name for path in (CHECKOUT / "roles").iterdir() if (path / "tasks").is_dir())
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_a_role_has_a_scenario_that_calls_it_alone(role: str) -> None:
+    play = yaml.safe_load((MOLECULE / role / "converge.yml").read_text(encoding="utf-8"))[0]
+    called = [task["ansible.builtin.include_role"]["name"] for task in play["tasks"]]
+    assert called == [f"gpufleet.nvidia.{role}"]
+    for name in ("create.yml", "verify.yml", "absent.yml", "verify_absent.yml", "molecule.yml"):
+        assert (MOLECULE / role / name).is_file(), name
+
+
+def test_the_sequence_is_whole_and_no_scenario_has_its_own() -> None:
+    config = yaml.safe_load((MOLECULE / "config.yml").read_text(encoding="utf-8"))
+    order = ["check", "verify ../shared/unwritten.yml", "converge", "idempotence", "verify", "side_effect"]
+    sequence = config["scenario"]["test_sequence"]
+    assert [step for step in sequence if step in order] == order
+    assert sequence[-2:] == ["verify verify_absent.yml", "destroy"]
+    for file in MOLECULE.glob("*/molecule.yml"):
+        assert "scenario" not in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}), file.parent.name
