@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The simulator on a real API server, without our code: recorded objects of NVIDIA's operator are applied with kubectl."""
+"""The simulator on a real API server, without our code: kubectl applies recorded objects of NVIDIA's operator."""
 
 from __future__ import annotations
 
@@ -53,8 +53,9 @@ class Bench:
         self._apply([o for o in objects.values() if o not in definitions and o not in accounts])
 
     def _apply(self, items: list[dict[str, Any]]) -> None:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
-        self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
+        if items:
+            text = json.dumps({"apiVersion": "v1", "kind": "List", "items": items})
+            self.kubectl("apply", "--server-side", "--force-conflicts", "-f", "-", stdin=text)
 
     def label_as_the_operator_does(self) -> None:
         for key, node in recorded.objects("default", nfd=False, nodes=True).items():
