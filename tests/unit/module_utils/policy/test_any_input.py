@@ -108,7 +108,8 @@ def deep(levels: int) -> dict[str, Any]:
 def test_input_that_is_too_deep_is_refused() -> None:
     (finding,) = load({"cert-manager": deep(5000)})[1]
     assert "deeper than 64" in finding.detail
-    assert load({"cert-manager": deep(30)})[0] is not None
+    assert load({"cert-manager": deep(_tree.MAX_DEPTH - 1)})[0] is not None
+    assert load({"cert-manager": deep(_tree.MAX_DEPTH)})[0] is None
 
 
 def test_input_that_contains_itself_is_refused() -> None:

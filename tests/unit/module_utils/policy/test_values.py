@@ -151,7 +151,7 @@ def test_a_key_far_from_every_other_lists_what_is_known_there() -> None:
 def test_versions_refuse_numbers(number: float) -> None:
     found = errors_of({"driver": {"version": number}, "node-feature-discovery": {"image": {"tag": number}}})
     assert set(found) == {"driver.version", "node-feature-discovery.image.tag"}
-    assert all("Put it in quotes" in sentence for sentence in found.values())
+    assert all("595.10 becomes 595.1. Put it in quotes." in sentence for sentence in found.values())
 
 
 def test_values_that_the_chart_leaves_out_when_empty_get_the_nil_rule() -> None:
@@ -466,6 +466,7 @@ def test_env_refuses_duplicates_value_from_and_numbers_without_showing_values() 
     ]
     found = errors_of({"driver": {"env": env}})
     assert set(found) == {"driver.env[1].name", "driver.env[2].valueFrom", "driver.env[3].value", "driver.env[4].value"}
+    assert "name and value only" in found["driver.env[2].valueFrom"]
     assert secret not in "".join(found.values())
     assert "4711" not in "".join(found.values())
 
