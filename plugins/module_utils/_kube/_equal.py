@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import lru_cache
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from ._quantities import is_zero, same_scalar
@@ -55,7 +56,7 @@ class Difference(NamedTuple):
             return f"{self.path} is no longer wanted"
         if self.live is ABSENT:
             return f"{self.path} is missing"
-        if self.wanted == self.live:
+        if type(self.wanted) is type(self.live) and self.wanted == self.live:
             return f"{self.path} is right, but not recorded as ours{by}"
         return f"{self.path} is {_short(self.live)}, wanted {_short(self.wanted)}{by}"
 
@@ -87,8 +88,9 @@ def differences(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str
     """Each field in which ``live`` is not what ``manager`` wants, in order of ``wanted``. Empty: nothing to write."""
     comparison = _Comparison(live, manager)
     mine = applied_fields(live, manager)
-    content = {k: v for k, v in normalised(wanted).items() if k not in ("apiVersion", "kind", "metadata")}
-    meta = {k: v for k, v in normalised(wanted)["metadata"].items() if k not in ("name", "namespace")}
+    wish = normalised(wanted)
+    content = {k: v for k, v in wish.items() if k not in ("apiVersion", "kind", "metadata")}
+    meta = {k: v for k, v in wish["metadata"].items() if k not in ("name", "namespace")}
     comparison.maps(meta, live["metadata"], _child(mine, "f:metadata"), ("metadata",))
     own = {k: v for k, v in mine.items() if k != "f:metadata"}
     comparison.maps(content, live, own, ())
@@ -102,9 +104,11 @@ def foreign(wanted: Mapping[str, Any], live: Mapping[str, Any], manager: str = M
     and kubectl note down for themselves (see ``_IGNORED``).
     """
     found: List[ForeignField] = []
-    for entry in _others(live, manager):
-        tree = _foreign_tree(entry["fieldsV1"], normalised(wanted), live, str(live.get("kind")), ())
-        found += [ForeignField(_shown(path), _owner_name(entry), value) for path, value in _tops(tree, wanted, live)]
+    others = list(_others(live, manager))
+    wish = normalised(wanted) if others else {}
+    for entry in others:
+        tree = _foreign_tree(entry["fieldsV1"], wish, live, str(live.get("kind")), ())
+        found += [ForeignField(_shown(path), _owner_name(entry), value) for path, value in _tops(tree, wish, live)]
     return found
 
 
@@ -224,24 +228,16 @@ class _Comparison:
             return
         names = _key_names(own)
         items = {_identity(item, names): item for item in live}
+        owned = {_identity(_loads(key), names): tree for key, tree in own.items() if key.startswith("k:")}
         wished = [_identity(item, names) for item in wanted]
         for identity, item in zip(wished, wanted):
             here = (*path[:-1], path[-1] + _label(identity))
-            owned = next(
-                (
-                    tree
-                    for key, tree in own.items()
-                    if key.startswith("k:") and _identity(_loads(key), names) == identity
-                ),
-                None,
-            )
-            self.value(item, items.get(identity, ABSENT), owned, here)
-        for key in own:
-            one = _identity(_loads(key), names) if key.startswith("k:") else ""
-            if one and one not in wished and one in items:
-                self._differs((*path[:-1], path[-1] + _label(one)), ABSENT, items[one])
+            self.value(item, items.get(identity, ABSENT), owned.get(identity), here)
+        for identity in owned:
+            if identity not in wished and identity in items:
+                self._differs((*path[:-1], path[-1] + _label(identity)), ABSENT, items[identity])
         order = [identity for identity in items if identity in wished]
-        if sorted(order) == sorted(wished) and order != wished:
+        if set(order) == set(wished) and order != wished:
             self._differs((*path, "(order)"), [_label(i) for i in wished], [_label(i) for i in order])
 
     def _set(self, wanted: List[Any], live: List[Any], members: Any, path: Path) -> None:
@@ -391,7 +387,9 @@ def _child(tree: Optional[Tree], name: str) -> Optional[Tree]:
     return None if tree is None else tree.get(name)
 
 
+@lru_cache(maxsize=4096)
 def _loads(name: str) -> Any:
+    """The keys or the member in a name of a tree; the same few come again and again, and nobody changes them."""
     return json.loads(name[2:])
 
 
@@ -407,14 +405,15 @@ def _key_names(own: Tree) -> Tuple[str, ...]:
 _KEY_DEFAULTS = {"protocol": "TCP"}
 
 
-def _identity(item: Any, names: Sequence[str]) -> str:
+def _identity(item: Any, names: Sequence[str]) -> Tuple[Any, ...]:
+    """What tells an item of a list from the others; hashable, as keys are plain values."""
     if not isinstance(item, dict):
-        return json.dumps(item)
-    return json.dumps([item.get(name, _KEY_DEFAULTS.get(name)) for name in names])
+        return (repr(item),)
+    return tuple(item.get(name, _KEY_DEFAULTS.get(name)) for name in names)
 
 
-def _label(identity: str) -> str:
-    return "[" + ",".join(str(part) for part in json.loads(identity)) + "]"
+def _label(identity: Tuple[Any, ...]) -> str:
+    return "[" + ",".join(str(part) for part in identity) + "]"
 
 
 def _label_of(name: str) -> str:
@@ -510,7 +509,7 @@ def _subtracted(tree: Tree, less: Tree) -> Tree:
 
 
 def _cleaned(value: Any, key: str = "") -> Any:
-    if isinstance(value, Mapping):
+    if isinstance(value, dict):
         gone = [
             k for k, v in value.items() if v is None or (key == "metadata" and k in ("labels", "annotations") and not v)
         ]
