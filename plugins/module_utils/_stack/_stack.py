@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, List, Mapping, Optional, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, plan, rehearse
 from .._kube._lists import list_objects
