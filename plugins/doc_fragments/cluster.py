@@ -81,6 +81,13 @@ options:
       - Release of the GPU Operator whose operand versions are the defaults, such as V(v26.7.0).
       - The newest release that the collection knows by default.
     type: str
+  accept:
+    description:
+      - Names of findings that are accepted, such as V(policy.driver-end-of-life). They are reported as warnings and
+        stop nothing.
+      - Only findings that say so can be accepted.
+    type: list
+    elements: str
   namespace:
     description: Namespace of the operands.
     type: str

@@ -28,6 +28,7 @@ POLICY: Spec = {
     "policy_documents": {"type": "list", "elements": "dict"},
     "set_values": {"type": "list", "elements": "str"},
     "release": {"type": "str"},
+    "accept": {"type": "list", "elements": "str"},
     "namespace": {"type": "str", "default": "gpu-operator"},
 }
 

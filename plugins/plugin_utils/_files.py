@@ -11,6 +11,7 @@ import yaml
 
 MAX_BYTES = 4 * 1024 * 1024
 MAX_NODES = 200_000
+_OPEN, _CLOSE = "\ue000", "\ue001"  # of the private use area: no file has them for anything else
 
 
 class BadFile(Exception):
@@ -57,10 +58,19 @@ def _parse_extra_objects(document: Dict[str, Any], path: str) -> None:
     for number, item in enumerate(objects):
         if isinstance(item, str):
             try:
-                objects[number] = yaml.safe_load(item)
+                objects[number] = _restored(yaml.safe_load(item.replace("{{", _OPEN).replace("}}", _CLOSE)))
             except yaml.YAMLError as error:
                 place = f"{path}: extraObjects[{number}]"
                 raise BadFile(f"{place}: is not valid YAML: {' '.join(str(error).split())[:400]}") from error
+
+
+def _restored(value: Any) -> Any:
+    """Templates of Helm are no YAML: they stand as single characters while it is parsed, and are filled in later."""
+    if isinstance(value, dict):
+        return {_restored(key): _restored(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_restored(item) for item in value]
+    return value.replace(_OPEN, "{{").replace(_CLOSE, "}}") if isinstance(value, str) else value
 
 
 def _expanded_size(value: Any, sizes: Dict[int, int], inside: set) -> int:

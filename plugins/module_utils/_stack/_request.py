@@ -62,7 +62,11 @@ def read_policy(
     policy: Optional[Policy] = None
     if not errors(problems):
         policy, problems = load(
-            merged, set_strings=_strings(params.get("set_values")), release=params.get("release") or ""
+            merged,
+            set_strings=_strings(params.get("set_values")),
+            release=params.get("release") or "",
+            namespace=params["namespace"],
+            accept=_strings(params.get("accept")),
         )
         findings += problems
     if policy is None or errors(findings):

@@ -30,6 +30,13 @@ def test_extra_objects_as_text_become_mappings(tmp_path):
     assert read["extraObjects"] == [{"kind": "ConfigMap"}, {"kind": "Secret"}]
 
 
+@pytest.mark.rows("INS-08")
+def test_templates_in_extra_objects_survive_without_quotes(tmp_path):
+    text = "extraObjects:\n  - |\n    metadata:\n      namespace: {{ .Release.Namespace }}\n"
+    read = read_policy(_file(tmp_path, text))
+    assert read["extraObjects"] == [{"metadata": {"namespace": "{{ .Release.Namespace }}"}}]
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
