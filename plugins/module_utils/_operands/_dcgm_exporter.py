@@ -131,7 +131,7 @@ def _needs_token(policy: Policy) -> bool:
 
 def _engine_on_host(policy: Policy) -> bool:
     """An engine that runs on the host itself is reached through the host's network only."""
-    return not policy.dcgm.enabled and _user_env(policy, _ENGINE).startswith("localhost")
+    return _user_env(policy, _ENGINE).startswith("localhost")
 
 
 OPERAND = Operand(

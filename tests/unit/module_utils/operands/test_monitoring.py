@@ -60,8 +60,11 @@ def test_without_it_the_exporter_has_the_engine_in_itself() -> None:
 @pytest.mark.rows("L39")
 @pytest.mark.parametrize(("engine", "network"), [("localhost:5555", True), ("10.0.0.1:5555", None)])
 def test_an_engine_on_the_host_needs_the_hosts_network(engine: str, network: bool | None) -> None:
-    pod = exporter(env=[{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": engine}])
+    env = [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": engine}]
+    pod = exporter(env=env)
     assert pod.get("hostNetwork") == network
+    with_dcgm = policy_of({"dcgm": {"enabled": True}, "dcgmExporter": {"env": env}})  # the user's env wins over it
+    assert pod_of(with_dcgm, EXPORTER).get("hostNetwork") == network
 
 
 @pytest.mark.rows("DCG-03", "S21")
