@@ -13,6 +13,7 @@ from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
 from .._operands._build import content_hash
+from .._operands._problems import named_by
 from .._operands._types import ClusterFacts, NodeFacts
 from .._policy._model import Policy
 
@@ -89,40 +90,18 @@ def driver_os(daemonset: Mapping[str, Any], known: Sequence[str]) -> str:
     return ""
 
 
-def named_objects(policy: Policy) -> List[Tuple[str, str]]:
-    """ConfigMaps and Secrets of our namespace that the policy names and that we do not make: (kind, name)."""
-    driver = policy.driver
-    maps = [
-        driver.repo_config,
-        driver.cert_config,
-        driver.kernel_module_config,
-        driver.licensing.config_map_name,
-        driver.virtual_topology_config,
-    ]
-    for config in (
-        policy.device_plugin.config,
-        policy.dcgm_exporter.config,
-        policy.mig_manager.config,
-        policy.mig_manager.gpu_clients_config,
-    ):
-        maps.append(config.name if config.data is None else "")
-    found = [("ConfigMap", name) for name in maps if name]
-    found += [("Secret", name) for name in (driver.secret_env, driver.licensing.secret_name) if name]
-    return sorted(set(found))
-
-
 def read_named(
     connection: Connection, policy: Policy, namespace: str
 ) -> Tuple[Dict[str, Tuple[str, ...]], Dict[str, str]]:
     """Keys and content hashes of the objects that the policy names, by ``ConfigMap/name``; contents are dropped."""
     keys: Dict[str, Tuple[str, ...]] = {}
     hashes: Dict[str, str] = {}
-    for kind, name in named_objects(policy):
-        live = connection.find(path(kind, namespace, name))
+    for item in named_by(policy):
+        live = connection.find(path(item.kind, namespace, item.name))
         if live is not None:
             data = {**(live.get("data") or {}), **(live.get("binaryData") or {})}
-            keys[f"{kind}/{name}"] = tuple(sorted(data))
-            hashes[f"{kind}/{name}"] = content_hash(data)
+            keys[item.id] = tuple(sorted(data))
+            hashes[item.id] = content_hash(data)
     return keys, hashes
 
 
