@@ -371,6 +371,8 @@ class Cluster:
             "--kube-api-qps=1000",
             "--kube-api-burst=2000",
             "--secure-port=0",
+            # Beyond the leases that kwok keeps (kwok/kwok.yaml): on a busy machine nodes must not seem lost.
+            "--node-monitor-grace-period=20m",
             f"--flex-volume-plugin-dir={self.dir / 'volume-plugins'}",
             "--profiling=false",
         ]
