@@ -48,6 +48,7 @@ class Seat:
     gone: bool = False
     stop_at: float | None = None
     finished: bool = False
+    view: PodView | None = None
 
 
 class Agenda:
@@ -304,7 +305,9 @@ class Engine:
             return self._accounts[key]
 
     def _look(self, uid: str, seat: Seat) -> None:
-        pod, node = PodView(seat.obj), seat.node
+        if seat.view is None or seat.view.obj is not seat.obj:
+            seat.view = PodView(seat.obj)
+        pod, node = seat.view, seat.node
         api = self._account(pod)
         version = node.version
         if seat.gone or pod.meta.get("deletionTimestamp"):

@@ -45,7 +45,6 @@ class ContainerRun:
     retry_at: float = 0.0
     pulled: bool = False
     pull_failed: bool = False
-    reported_pull: bool = False
     mem: dict[str, Any] = field(default_factory=dict)
     image: Any = None
     up: Up | None = None
@@ -76,6 +75,8 @@ class PodRun:
     conditions: dict[str, Object] = field(default_factory=dict)
     told: set[tuple[str, str]] = field(default_factory=set)
     sent: Object = field(default_factory=dict)
+    status: Object = field(default_factory=dict)
+    status_of: tuple[Any, ...] = ()  # what the status was made from
     problem: str = ""  # what keeps the pod from being ready, for logs and tests
 
     def of(self, name: str) -> ContainerRun:
@@ -182,39 +183,31 @@ class _Look:
             return False
         if "running" not in state.state:
             self.start(state)
-        try:
-            env = container.env(self.world)
-        except ConfigError as error:
-            state.waiting("CreateContainerConfigError", str(error))
-            self.event("Failed", f"Error: {error}")
-            self.run.problem = f"{container.name}: {error}"
-            self.again(self.retry(0, 5.0, 5.0))
-            return False
-        ctx = Ctx(
-            self.pod,
-            container,
-            self.node,
-            self.world,
-            self.api,
-            env,
-            state.mem,
-            self.run.volumes,
-            state.image,
-            state.log,
-        )
-        return self.step(container, state, ctx)
+        if "env" not in state.mem:
+            try:
+                state.mem["env"] = container.env(self.world)
+            except ConfigError as error:
+                state.waiting("CreateContainerConfigError", str(error))
+                self.event("Failed", f"Error: {error}")
+                self.run.problem = f"{container.name}: {error}"
+                self.again(self.retry(0, 5.0, 5.0))
+                return False
+        return self.step(container, state, context(self.run, container, self.node, self.world, self.api))
 
     def backing_off(self, container: Container, state: ContainerRun, now: float) -> bool:
         """Whether a container that failed has to wait. The status shows its end first, then the back-off."""
-        if now >= state.retry_at or not ("terminated" in state.state or state.crash_looping):
+        if not ("terminated" in state.state or state.crash_looping):
             return False
         if state.mem.pop("shown", False):
+            state.retry_at = max(state.retry_at, now + RETRY_FLOOR)  # a late look must not skip the back-off
             name = f"{self.pod.name}_{self.pod.namespace}({self.pod.uid})"
             wait = round(min(BACKOFF_MAX, BACKOFF_FIRST * 2 ** (state.failures - 1)))
             message = f"back-off {wait}s restarting failed container={container.name} pod={name}"
             state.last = state.state
             state.waiting("CrashLoopBackOff", message)
             self.event("BackOff", f"Back-off restarting failed container {container.name} in pod {name}")
+        if now >= state.retry_at:
+            return False
         ended = state.state.get("terminated") or state.last.get("terminated") or {}
         self.run.problem = f"{container.name}: {ended.get('message', 'it ended')}"
         self.again(state.retry_at - now)
@@ -237,26 +230,7 @@ class _Look:
         if image is None:
             words = registry.not_found(container.image)
             self.run.problem = f"{container.name}: {words}"
-            if state.pull_failed and now < state.retry_at:
-                if not state.reported_pull:
-                    state.reported_pull = True
-                    state.waiting(
-                        "ImagePullBackOff", f'Back-off pulling image "{container.image}": ErrImagePull: {words}'
-                    )
-                    self.event("BackOff", f'Back-off pulling image "{container.image}"', "Normal")
-                    self.event("Failed", "Error: ImagePullBackOff")
-                self.again(state.retry_at - now)
-                return False
-            state.retry_at = now + self.retry(state.failures)
-            state.failures += 1
-            if not state.pull_failed:
-                state.pull_failed = True
-                state.waiting("ErrImagePull", words)
-                self.event("Failed", f'Failed to pull image "{container.image}": {words}')
-                self.event("Failed", "Error: ErrImagePull")
-                self.again(0.05)
-            else:
-                self.again(state.retry_at - now)
+            self.pull_failure(container, state, now, words)
             return False
         if not present or policy == "Always":
             started = state.mem.setdefault("pull", now)
@@ -269,6 +243,24 @@ class _Look:
         state.mem.pop("pull", None)
         return True
 
+    def pull_failure(self, container: Container, state: ContainerRun, now: float, words: str) -> None:
+        """The status shows the error first, then the back-off, however late this look is."""
+        if not state.pull_failed:
+            state.pull_failed = True
+            state.waiting("ErrImagePull", words)
+            self.event("Failed", f'Failed to pull image "{container.image}": {words}')
+            self.event("Failed", "Error: ErrImagePull")
+            self.again(0.05)
+            return
+        if state.state["waiting"]["reason"] != "ImagePullBackOff":
+            state.waiting("ImagePullBackOff", f'Back-off pulling image "{container.image}": ErrImagePull: {words}')
+            self.event("BackOff", f'Back-off pulling image "{container.image}"', "Normal")
+            self.event("Failed", "Error: ImagePullBackOff")
+        if now >= state.retry_at:
+            state.retry_at = now + self.retry(state.failures)
+            state.failures += 1
+        self.again(state.retry_at - now)
+
     def start(self, state: ContainerRun) -> None:
         if "terminated" in state.state:
             state.last = state.state
@@ -279,8 +271,9 @@ class _Look:
         state.ready, state.started, state.up = False, False, None
 
     def step(self, container: Container, state: ContainerRun, ctx: Ctx) -> bool:
-        program = operands.find(ctx)
+        program = operands.UNKNOWN
         try:
+            program = state.mem["program"] = state.mem.get("program") or operands.find(ctx)
             message = self.world.faults.crash(self.node.name, container.name)
             if message is not None:
                 raise Crash(str(message))
@@ -494,6 +487,16 @@ class _Look:
             return "Succeeded"
         return "Running" if initialized and any(run.of(c.name).number for c in pod.mains) else "Pending"
 
+    def signature(self) -> tuple[Any, ...]:
+        """What a status is made from: equal marks, equal statuses. States are replaced, never changed in place."""
+        states = [self.run.of(c.name) for c in (*self.pod.inits, *self.pod.mains)]
+        return (
+            self.run.sandbox,
+            self.run.ip,
+            self.pod.meta.get("generation"),
+            *((s.number, s.ready, s.started, s.restarts, s.pulled, s.done, id(s.state), id(s.last)) for s in states),
+        )
+
     def status(self) -> Object:
         run, pod = self.run, self.pod
         incomplete = [c.name for c in pod.inits if not run.of(c.name).done]
@@ -551,6 +554,12 @@ def node_ip(node: Node) -> str:
     return ""
 
 
+def context(run: PodRun, container: Container, node: Node, world: World, api: PodApi) -> Ctx:
+    state = run.of(container.name)
+    env = state.mem.get("env", {})
+    return Ctx(container.pod, container, node, world, api, env, state.mem, run.volumes, state.image, state.log)
+
+
 def sync(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> Sync:
     """One look at a pod: moves it on as far as it goes now, and says its status and when to look again."""
     look = _Look(run, pod, node, world, api)
@@ -561,7 +570,10 @@ def sync(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> Sy
         look.look()
         if node.version == before:
             break
-    return Sync(look.status(), look.events, look.delay)
+    mark = look.signature()
+    if run.status_of != mark:  # building a status costs more than most looks
+        run.status, run.status_of = look.status(), look.signature()
+    return Sync(run.status, look.events, look.delay)
 
 
 def stop(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> None:
@@ -570,17 +582,13 @@ def stop(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> No
         state = run.of(container.name)
         if "running" not in state.state:
             continue
-        try:
-            env = container.env(world)
-        except ConfigError:
-            env = {}
-        ctx = Ctx(pod, container, node, world, api, env, state.mem, run.volumes, state.image, state.log)
+        ctx = context(run, container, node, world, api)
         hook = ((container.spec.get("lifecycle") or {}).get("preStop") or {}).get("exec")
         script = shell.of_argv(hook.get("command") or []) if hook else None
         for path in script.removes if script else ():
             _remove(ctx, path)
-        program = operands.find(ctx)
-        if program.stop:
+        program = state.mem.get("program")
+        if program is not None and program.stop:
             program.stop(ctx)
         state.up = None
 

@@ -46,6 +46,7 @@ class Container:
         self.init = init
         self.name: str = spec["name"]
         self.image: str = spec.get("image", "")
+        self._places: dict[str, Place | None] = {}
         self.argv: list[str] = [*(spec.get("command") or []), *(spec.get("args") or [])]
 
     def env(self, world: Any) -> dict[str, str]:
@@ -95,6 +96,11 @@ class Container:
 
     def place(self, path: str) -> Place | None:
         """What a path of the container is mounted from; None when it lies in the image."""
+        if path not in self._places:
+            self._places[path] = self._place(path)
+        return self._places[path]
+
+    def _place(self, path: str) -> Place | None:
         path = posixpath.normpath(path)
         best: Object | None = None
         best_at = ""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 
 from ..context import Crash, Ctx, Done, Up
 
@@ -34,38 +35,23 @@ def _unknown(c: Ctx) -> Up | Done:
 UNKNOWN = Program(_unknown)
 
 
-def find(c: Ctx) -> Program:
-    """The program that a container becomes. A shell that only waits is the same in every image."""
-    from . import (
-        dcgm,
-        dcgm_exporter,
-        device_plugin,
-        driver,
-        driver_manager,
-        gfd,
-        mig_manager,
-        mps,
-        nfd_pods,
-        shells,
-        toolkit,
-        validator,
-    )
+@cache
+def _tables() -> dict[str, dict[str, Program]]:
+    """Program of an image -> name of a command ("" is the image's own) -> what it does."""
+    # Here, not above: these modules import Program from this one.
+    from . import dcgm, dcgm_exporter, device_plugin, driver, driver_manager, gfd, mig_manager, mps, nfd_pods, toolkit
+    from . import shells as _shells
+    from . import validator as _validator
 
-    program = c.image.program if c.image else ""
-    argv = c.container.argv
-    script = c.script()
-    if script is not None and not argv[0].endswith("nvidia-validator"):
-        argv = list(script.command)
-    name = argv[0].rsplit("/", 1)[-1] if argv else ""
-    if script is not None and (not name or script.forever):
-        return shells.WAITER
-    tables: dict[str, dict[str, Program]] = {
+    return {
         "driver-manager": {"driver-manager": driver_manager.PROGRAM},
         "driver": {"nvidia-driver": driver.PROGRAM},
         "gds": {"nvidia-gds-driver": driver.GDS},
         "gdrcopy": {"nvidia-gdrcopy-driver": driver.GDRCOPY},
         "toolkit": {"nvidia-toolkit": toolkit.PROGRAM, "nvidia-ctk-installer": toolkit.PROGRAM},
-        "operator": {"nvidia-validator": validator.PROGRAM, "vectorAdd": validator.VECTOR_ADD, "sleep": shells.WAITER},
+        "operator": {
+            "nvidia-validator": _validator.PROGRAM, "vectorAdd": _validator.VECTOR_ADD, "sleep": _shells.WAITER,
+        },
         "device-plugin": {
             "nvidia-device-plugin": device_plugin.PROGRAM,
             "gpu-feature-discovery": gfd.PROGRAM,
@@ -77,8 +63,19 @@ def find(c: Ctx) -> Program:
         "dcgm-exporter": {"dcgm-exporter": dcgm_exporter.PROGRAM, "": dcgm_exporter.PROGRAM},
         "mig-manager": {"nvidia-mig-manager": mig_manager.PROGRAM, "": mig_manager.PROGRAM},
         "nfd": {"nfd-worker": nfd_pods.WORKER, "nfd-master": nfd_pods.MASTER, "nfd-gc": nfd_pods.GC},
-    }
-    found = tables.get(program, {}).get(name)
-    if found is None and not c.container.argv and program in tables:
-        found = tables[program].get("")
-    return found or UNKNOWN
+        "shell": {"": _shells.WAITER},
+    }  # fmt: skip
+
+
+def find(c: Ctx) -> Program:
+    """The program that a container becomes. A shell that only waits is the same in every image."""
+    known = _tables().get(c.image.program, {}) if c.image else {}
+    argv = c.container.argv
+    if not argv:
+        return known.get("", UNKNOWN)
+    script = c.script()
+    if script is not None:
+        argv = list(script.command)
+        if not argv or script.forever:
+            return _tables()["shell"][""]
+    return known.get(argv[0].rsplit("/", 1)[-1], UNKNOWN)
