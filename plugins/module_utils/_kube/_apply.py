@@ -27,7 +27,7 @@ from ._equal import (
     normalised,
     taken_over,
 )
-from ._lists import list_objects
+from ._lists import Listing, list_objects
 from ._resources import MANAGED_BY, MANAGER, OURS, Object, Ref, labels, ours, ref, resource
 from ._watch import until
 
@@ -115,6 +115,7 @@ def plan(
     namespace: Optional[str] = None,
     drift: str = CORRECT,
     deadline: Optional[Deadline] = None,
+    listings: Optional[Mapping[str, Listing]] = None,
 ) -> Plan:
     """What has to be done so that the cluster has exactly ``wanted`` among the objects of ours in ``scope``.
 
@@ -123,9 +124,19 @@ def plan(
     kinds). ``optional``: kinds that the cluster need not know (CRDs); their objects are left out with a finding.
     ``scope`` is a further label selector (``gpufleet.io/part=device-plugin``). ``namespace`` limits the lists of
     namespaced kinds for accounts that may not list them in all. ``drift``: ``correct`` removes fields that others
-    added, ``report`` only reports them.
+    added, ``report`` only reports them. ``listings``: lists of ``owned`` that were read just now, by kind; those kinds
+    are not listed again.
     """
-    return _Planner(connection, wanted, kinds, optional, scope, namespace, drift, deadline).plan()
+    planner = _Planner(connection, wanted, kinds, optional, scope, namespace, drift, deadline)
+    planner.listings = listings or {}
+    return planner.plan()
+
+
+def owned(
+    connection: Connection, kind: str, namespace: Optional[str] = None, deadline: Optional[Deadline] = None
+) -> Listing:
+    """All objects of a kind that carry our label; not served where the cluster does not know the kind."""
+    return list_objects(connection, kind, namespace, label_selector=OURS, optional=True, deadline=deadline)
 
 
 class _Planner:
@@ -149,6 +160,7 @@ class _Planner:
         self.namespace = namespace
         self.drift = drift
         self.deadline = deadline
+        self.listings: Mapping[str, Listing] = {}
         self.out = Plan()
         self.unserved: Set[str] = set()
         self.looked_up: Dict[Ref, Optional[Object]] = {}
@@ -175,7 +187,7 @@ class _Planner:
 
     def _list(self, kind: str) -> None:
         tolerated = kind in self.optional or kind in self._own_kinds() or not any(r.kind == kind for r in self.wanted)
-        listing = list_objects(
+        listing = self.listings.get(kind) or list_objects(
             self.connection, kind, self.namespace, label_selector=self.selector, optional=True, deadline=self.deadline
         )
         if not listing.served:

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
-from .._kube._apply import DELETE, Plan, Step, plan, rehearse
-from .._kube._lists import list_objects
+from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse
+from .._kube._lists import Listing, list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
 from .._nodes._labels import has_features, has_gpu
@@ -77,6 +77,7 @@ class StackRun:
         self.built: List[Tuple[Operand, List[Object]]] = []
         self.facts = ClusterFacts(namespace=self.request.namespace)
         self.live_namespace: Optional[Object] = None
+        self.listings: Dict[str, Listing] = {}
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
@@ -109,27 +110,33 @@ class StackRun:
     def _read(self) -> None:
         self.journal.add_findings(operator_findings(self.connection))
         self._refuse()
-        self.live_namespace = self.connection.find(path("Namespace", name=self.request.namespace))
+        self.listings = {kind: owned(self.connection, kind, deadline=self.request.deadline) for kind in KINDS}
+        self.live_namespace = self._live_namespace()
         self.nodes = read_nodes(self.connection)
         keys, hashes = read_named(self.connection, self.policy, self.request.namespace)
-        workloads = list_objects(self.connection, "DaemonSet", self.request.namespace, label_selector=_OURS).items
-        monitors = self.connection.find(path("CustomResourceDefinition", name="servicemonitors.monitoring.coreos.com"))
         facts = ClusterFacts(
             namespace=self.request.namespace,
             config_keys=keys,
             config_hashes=hashes,
-            service_monitor_crd=monitors is not None,
+            service_monitor_crd=self.listings["ServiceMonitor"].served,
             nfd_running=self._foreign_nfd(),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
-        self.facts = replace(facts, driver_daemonsets=driver_daemonsets(workloads, [tag for tag in known if tag]))
+        drivers = driver_daemonsets(self.listings["DaemonSet"].items, [tag for tag in known if tag])
+        self.facts = replace(facts, driver_daemonsets=drivers)
+
+    def _live_namespace(self) -> Optional[Object]:
+        """Our namespace, also where somebody else made it."""
+        for item in self.listings["Namespace"].items:
+            if item["metadata"]["name"] == self.request.namespace:
+                return item
+        return self.connection.find(path("Namespace", name=self.request.namespace))
 
     def _foreign_nfd(self) -> bool:
         """Whether an NFD that is not ours runs. All workloads are only read where ours does not run already."""
         if not self.policy.nfd.enabled:
             return False
-        ours = list_objects(self.connection, "Deployment", self.request.namespace, label_selector=_OURS).items
-        return not ours and foreign_nfd(self.connection) is not None
+        return not self.listings["Deployment"].items and foreign_nfd(self.connection) is not None
 
     def _gpu_nodes(self) -> List[NodeFacts]:
         return [node_facts(node) for node in self.nodes if has_gpu(node["metadata"]["labels"])]
@@ -185,7 +192,10 @@ class StackRun:
             optional=OPTIONAL,
             drift=self.request.drift,
             deadline=self.request.deadline,
+            listings=self.listings,
         )
+        # They are as old as the first plan: what is planned later looks again.
+        self.listings = {}
         made.steps = [step for step in made.steps if step.verb != DELETE or not self._keeps(step, made)]
         self.journal.add_findings(made.findings)
         self._refuse()
@@ -415,9 +425,6 @@ class _Removal:
             )
 
         self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
-
-
-_OURS = f"{MANAGED_BY}={MANAGER}"
 
 
 def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:
