@@ -246,6 +246,7 @@ def test_what_is_written_through_a_subresource_is_not_foreign() -> None:
     }
     there = live({"spec": {"a": 1, "replicas": 3}}, {"f:spec": {"f:a": {}}}, other)
     assert foreign(wish({"spec": {"a": 1}}), there) == []
+    assert other in taken_over(wish({"spec": {"a": 1}}), there)
 
 
 def test_a_foreign_field_names_its_path_owner_and_value() -> None:
