@@ -192,6 +192,10 @@ def place_for(checkout: Path, home: Path | None = None) -> Iterator[Place]:
     place = Place(checkout, home or cache_folder() / "gates" / "places" / name)
     place.scratch.mkdir(parents=True, exist_ok=True)
     with (place.home / "lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print("Another run of the gates is busy with this checkout; waiting for it.", flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
         sync(checkout, place.tree, files_of(checkout))
         yield place
