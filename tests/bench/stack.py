@@ -163,7 +163,7 @@ def stack_objects() -> list[dict[str, Any]]:
     return [namespace(policy, facts), *_nfd.crds(), *_nfd.build(policy, facts), *build(policy, facts)]
 
 
-PLAYS = {
+PLAYS: dict[str, dict[str, Any]] = {
     "ours": {
         "gpufleet.nvidia.cluster_policy": {"kubeconfig": "{{ kubeconfig }}", "policy": {}, "wait": False},
     },
@@ -359,6 +359,6 @@ class Bench:
         found = re.search(r"core ([^\]]+)\]", ansible)
         _, kubectl = self.timed([self.cluster.kubectl, "version", "--client"])
         client = re.search(r"v\d\S+", kubectl)
-        names = (("ansible-core", found and found.group(1)), ("kubernetes.core", core and core.group(1)))
-        names += (("kubectl", client and client.group(0)),)
-        return ", ".join(f"{name} {version}" for name, version in names if version)
+        names = {"kubernetes.core": core and core.group(1), "kubectl": client and client.group(0)}
+        names["ansible-core"] = found and found.group(1)
+        return ", ".join(f"{name} {version}" for name, version in names.items() if version)
