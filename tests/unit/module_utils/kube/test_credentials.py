@@ -148,3 +148,17 @@ def test_a_pods_token_is_read_again_when_it_is_old(tmp_path: Path, monkeypatch: 
     assert found.auth() == "Bearer first"
     monkeypatch.setattr(_credentials, "_TOKEN_AGE", -1.0)
     assert found.auth() == "Bearer second"
+
+
+def test_a_certificate_of_the_options_wins_over_the_text_in_the_kubeconfig(tmp_path: Path) -> None:
+    first, second = Authority(tmp_path / "first"), Authority(tmp_path / "second")
+    config = copy.deepcopy(CONFIG)
+    text = base64.b64encode(first.certificate.read_bytes()).decode()
+    config["clusters"][0]["cluster"] = {"server": "https://one.test", "certificate-authority-data": text}
+    serials = []
+    for options in ({}, {"ca_cert": str(second.certificate)}):
+        found = plain({"kubeconfig": config, **options})
+        assert found is not None
+        [trusted] = found.pool.connection_pool_kw["ssl_context"].get_ca_certs()
+        serials.append(trusted["serialNumber"])
+    assert serials[0] != serials[1]
