@@ -103,8 +103,9 @@ class Failure(Exception):
         self.remaining = list(remaining)
 
     def as_dict(self) -> Dict[str, Any]:
-        """Plain data for ``fail_json``: the keys of a result, and msg, done and remaining."""
-        return dict(self.result.as_dict(), msg=self.msg, done=self.done, remaining=self.remaining)
+        """Plain data for ``fail_json``: the keys of the result, and msg; where there is a plan, done and remaining."""
+        result = dict(self.result.as_dict(), msg=self.msg)
+        return dict(result, done=self.done, remaining=self.remaining) if "plan" in result else result
 
 
 def errors(findings: Sequence[Finding]) -> List[Finding]:

@@ -151,19 +151,19 @@ found:
   contains:
     namespace:
       description: Namespace of the operands.
-      returned: always
+      returned: success
       type: str
     release:
       description: Release of the GPU Operator whose versions are the defaults.
-      returned: always
+      returned: success
       type: str
     policy_hash:
       description: SHA-256 of the complete policy. Empty with O(state=absent).
-      returned: always
+      returned: success
       type: str
     stages:
       description: Operands in the order in which they come up on a node.
-      returned: always
+      returned: success
       type: list
       elements: dict
       contains:
@@ -194,7 +194,7 @@ found:
           type: int
     nodes:
       description: GPU nodes, sorted by name.
-      returned: always
+      returned: success
       type: list
       elements: dict
       contains:
@@ -250,7 +250,7 @@ found:
           type: str
     requests:
       description: Requests that this run sent to the API server.
-      returned: always
+      returned: success
       type: dict
       contains:
         total:

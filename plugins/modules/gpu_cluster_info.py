@@ -97,24 +97,24 @@ found:
   contains:
     manager:
       description: Who runs the stack, one of V(gpufleet), V(operator) and V(none).
-      returned: always
+      returned: success
       type: str
     namespace:
       description: Namespace of the operands.
-      returned: always
+      returned: success
       type: str
     kubernetes:
       description: Version of the API server.
-      returned: always
+      returned: success
       type: str
     table:
       description: The nodes as lines of a table for people.
-      returned: always
+      returned: success
       type: list
       elements: str
     nodes:
       description: GPU nodes, sorted by name.
-      returned: always
+      returned: success
       type: list
       elements: dict
       contains:
@@ -170,7 +170,7 @@ found:
           type: str
     requests:
       description: Requests that this run sent to the API server.
-      returned: always
+      returned: success
       type: dict
       contains:
         total:

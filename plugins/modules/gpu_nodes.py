@@ -154,15 +154,15 @@ found:
   contains:
     groups:
       description: Names of the nodes of each group, by the group's name.
-      returned: always
+      returned: success
       type: dict
     busy:
       description: Pods that hold GPUs, by node. Only nodes whose MIG configuration is to change are looked at.
-      returned: always
+      returned: success
       type: dict
     requests:
       description: Requests that this run sent to the API server.
-      returned: always
+      returned: success
       type: dict
       contains:
         total:

@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._connection import Deadline
+from .._kube._lists import list_objects
 from .._kube._resources import Object
 from .._kube._watch import Mirror, Query
 from .._nodes._keys import MIG_CONFIG, MIG_STATE
 from .._nodes._labels import has_gpu
 from .._nodes._mig_guard import busy_pods
+from .._nodes._stage import gaps_of, offers
 from .._plan import ERROR, Check, Failure, Finding, Result, errors, refusal
 from ._facts import read_nodes
 from ._journal import Journal
-from ._nodes import NodeChange, NodePlanner, gpu_part, live_configs, read_groups
+from ._nodes import NodeChange, NodePlanner, gpu_part, live_configs, read_groups, untolerated_taints
 from ._request import Progress, Request
 from ._stages import wait_for_nodes
 
@@ -41,6 +43,9 @@ class _NodesRun:
         groups, findings = read_groups(self.request)
         journal.add_findings(findings)
         self.planner = NodePlanner(self.request, None, groups)
+        if any(group.taint for group in groups):
+            daemonsets = list_objects(self.request.connection, "DaemonSet", self.request.namespace).items
+            journal.add_findings(untolerated_taints(groups, daemonsets))
         if any(group.device_plugin for group in groups):
             name = "nvidia-device-plugin-daemonset"
             self.planner.plugin_configs = live_configs(self.request, name, "config-manager-init")
@@ -102,9 +107,18 @@ class _NodesRun:
 
         nodes, gaps = wait_for_nodes(self.journal, read_nodes(self.request.connection), missing, "MIG")
         states = {str(n["metadata"]["name"]): _labels(n).get(MIG_STATE, "") for n in nodes}
+        done = {name for name in before if name not in gaps and states.get(name) != "failed"}
+
+        def offering(node: Mapping[str, Any]) -> str:
+            return "; ".join(gaps_of(node)) if node["metadata"]["name"] in done else ""
+
+        # The manager's word is one thing, what the kubelet offers afterwards another.
+        nodes, unoffered = wait_for_nodes(self.journal, nodes, offering, "allocatable")
+        offered = {str(n["metadata"]["name"]): offers(n) for n in nodes}
         for name in sorted(before):
-            ok = name not in gaps and states.get(name) != "failed"
-            self.journal.verified.append(Check(f"mig {name}", ok, gaps.get(name) or states.get(name, "")))
+            text = ", ".join(f"{count} {what}" for what, count in offered.get(name, {}).items())
+            detail = gaps.get(name) or unoffered.get(name) or f"{states.get(name) or 'no layout'}, offers {text}"
+            self.journal.verified.append(Check(f"mig {name}", name in done and name not in unoffered, detail))
         bad = [check for check in self.journal.verified if not check.ok]
         if bad:
             name = bad[0].id.split(" ", 1)[1]

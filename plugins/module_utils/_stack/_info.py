@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
+from .._kube._connection import KubeError, MissingPackage
 from .._kube._lists import list_objects
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
@@ -41,7 +42,15 @@ class InfoResult(Result):
 def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress) -> InfoResult:
     """Entry of the module of this name."""
     query = _compiled(params.get("query"))
-    request = Request.from_params(params, check, progress)
+    try:
+        return _read(Request.from_params(params, check, progress), query, bool(params.get("show_table")))
+    except MissingPackage:
+        raise
+    except KubeError as error:
+        raise Failure(f"{error}.", InfoResult()) from error
+
+
+def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
     nodes = read_nodes(connection)
     pods = list_objects(connection, "Pod", namespace).items
@@ -59,9 +68,9 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
         "nodes": found_rows,
         "requests": {"total": connection.stats["requests"], "writes": connection.stats["writes"]},
     }
-    if params.get("show_table"):
+    if show_table:
         for line in result.found["table"]:
-            progress(line)
+            request.progress(line)
     if query is not None:
         result.asked, result.selected = True, _select(query, result.found)
     return result
@@ -71,20 +80,20 @@ def _compiled(text: Any) -> Any:
     if not text:
         return None
     if not HAS_JMESPATH:
-        raise Failure("query needs the Python package jmespath where this module runs. Nothing has been read.")
+        raise Failure("query needs the Python package jmespath where this module runs.", InfoResult())
     try:
         return jmespath.compile(text)
     except JMESPathError as error:
-        raise Failure(f"query: {text!r} is not a JMESPath expression: {' '.join(str(error).split())}") from error
+        text = f"query: {text!r} is not a JMESPath expression: {' '.join(str(error).split())}"
+        raise Failure(text, InfoResult()) from error
 
 
 def _select(query: Any, found: Mapping[str, Any]) -> Any:
     try:
         return query.search(found)
     except JMESPathError as error:
-        raise Failure(
-            f"query: cannot be evaluated: {' '.join(str(error).split())}", Result(found=dict(found))
-        ) from error
+        text = f"query: cannot be evaluated: {' '.join(str(error).split())}"
+        raise Failure(text, InfoResult(found=dict(found))) from error
 
 
 def _manager(request: Request, daemonsets: Sequence[Object]) -> str:

@@ -16,8 +16,9 @@ from .._nodes._change import LabelChange
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
+from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
-from .._plan import Action, Finding
+from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
 from ._facts import node_facts, slim_node
 from ._journal import Journal
@@ -132,6 +133,19 @@ class NodePlanner:
     def _patch_now(self, wanted: Wanted, live: Mapping[str, Any]) -> Dict[str, Any]:
         """The patch of a node as it is now, which may be another than when it was planned."""
         return self.change(slim_node(dict(live)), wanted).patch()
+
+
+def untolerated_taints(groups: Sequence[NodeGroup], daemonsets: Sequence[Object]) -> List[Finding]:
+    """Taints of groups that would drive the operands themselves off the nodes."""
+    found = []
+    for index, group in enumerate(groups):
+        sentences = untolerated(daemonsets, [group.taint]) if group.taint is not None else []
+        if sentences:
+            more = f" and {len(sentences) - 1} more" if len(sentences) > 1 else ""
+            remedy = "Use the effect NoSchedule, or add the toleration to daemonsets.tolerations of the policy."
+            path_of = f"node_groups[{index}].taint"
+            found.append(Finding("groups.untolerated", ERROR, f"{sentences[0]}{more}.", group.name, path_of, remedy))
+    return found
 
 
 def live_configs(request: Request, workload: str, container: str) -> Optional[List[str]]:

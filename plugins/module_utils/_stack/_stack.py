@@ -26,7 +26,7 @@ from .._policy._load import policy_hash
 from .._policy._model import Policy
 from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
-from ._nodes import NodeChange, NodePlanner, read_groups
+from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
 from ._others import foreign_nfd, operator_findings
 from ._request import Progress, Request, read_policy
 from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
@@ -149,6 +149,8 @@ class StackRun:
         self.journal.add_findings(self._nfd_findings())
         self._refuse()
         self.built = self._build()
+        daemonsets = [o for _operand, objects in self.built for o in objects if o["kind"] == "DaemonSet"]
+        self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets))
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
 
     def _nfd_findings(self) -> List[Finding]:
