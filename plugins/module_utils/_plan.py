@@ -91,7 +91,7 @@ class Result:
 
 
 class Failure(Exception):
-    """The run cannot go on. ``msg`` names layer, target, cause, next step; ``done`` and ``remaining`` are action ids."""
+    """The run cannot go on. ``msg`` names layer, target, cause, next step; ``done``, ``remaining`` are action ids."""
 
     def __init__(
         self, msg: str, result: Optional[Result] = None, done: Sequence[str] = (), remaining: Sequence[str] = ()

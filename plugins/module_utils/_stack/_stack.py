@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 
-from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse
+from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
+from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
@@ -21,7 +23,7 @@ from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
 from .._operands._types import ClusterFacts, NodeFacts, Operand
-from .._plan import WARNING, Check, Failure, Finding, Result, errors, refusal
+from .._plan import WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
@@ -395,7 +397,15 @@ class _Removal:
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
         self.journal.wait_gone(rest)
+        if space is not None and not ours(space) and applied_fields(space):
+            self._release(space)
         return self.journal.result()
+
+    def _release(self, space: Object) -> None:
+        """A namespace that somebody else made loses the labels that we added."""
+        which = ref(space)
+        action = Action(f"release {which}", "update", str(which), "was made by others: what we added to it goes")
+        self.journal.carry_out([action], partial(release, self.connection, which), f"{which} cannot be given back")
 
     def _is_free(self, namespace: str) -> bool:
         """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""

@@ -323,7 +323,7 @@ def _census(fleet):
 @pytest.mark.parametrize("name", ["facts", "default"])
 def test_removal_leaves_what_was_there_before_and_nothing_else(fleets, name):
     fleet = fleets(name)
-    _settled(fleet)
+    _namespace_gone(fleet)
     before = _census(fleet)
     groups = [{"name": "all", "selector": "kubernetes.io/os=linux", "taint": True, "labels": {"team": "a"}}]
     _up(fleet, {"nfd": {"nodefeaturerules": True}, "psa": {"enabled": True}}, node_groups=groups)
@@ -332,13 +332,13 @@ def test_removal_leaves_what_was_there_before_and_nothing_else(fleets, name):
     assert checked["changed"]
     removed = fleet.run("cluster_policy", state="absent")
     assert not removed["failed"], removed["msg"]
-    _settled(fleet)
+    _namespace_gone(fleet)
     assert _census(fleet) == before
     again = fleet.run("cluster_policy", state="absent")
     assert (again["changed"], again["plan"]) == (False, [])
 
 
-def _settled(fleet):
+def _namespace_gone(fleet):
     """Wait for what Kubernetes itself takes away a moment later."""
     for _try in range(100):
         if fleet.get("Namespace", "gpu-operator", namespace="") is None:
@@ -356,6 +356,24 @@ def test_a_namespace_with_somebody_elses_objects_stays_and_they_are_named(facts)
     assert any("precious" in finding["detail"] for finding in removed["findings"])
     assert facts.get("ConfigMap", "precious") is not None
     facts.kubectl("delete", "configmap", "precious", "-n", "gpu-operator", user="admin")
+
+
+@pytest.mark.rows("S40", "STA-04")
+def test_a_namespace_of_others_gets_labels_and_loses_them_again(facts):
+    _namespace_gone(facts)
+    facts.kubectl("create", "namespace", "gpu-operator", user="admin")
+    try:
+        before = facts.get("Namespace", "gpu-operator", namespace="")["metadata"]["labels"]
+        _up(facts, {"psa": {"enabled": True}})
+        labels = facts.get("Namespace", "gpu-operator", namespace="")["metadata"]["labels"]
+        assert labels["pod-security.kubernetes.io/enforce"] == "privileged"
+        assert facts.stack({"psa": {"enabled": True}})["plan"] == []
+        removed = facts.run("cluster_policy", state="absent")
+        assert not removed["failed"], removed["msg"]
+        assert facts.get("Namespace", "gpu-operator", namespace="")["metadata"]["labels"] == before
+        assert facts.run("cluster_policy", state="absent")["changed"] is False
+    finally:
+        facts.kubectl("delete", "namespace", "gpu-operator", user="admin")
 
 
 @pytest.mark.rows("STA-04", "S37")
