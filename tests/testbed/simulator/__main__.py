@@ -58,6 +58,7 @@ def main(argv: list[str] | None = None) -> int:
     if options.ready_file:
         options.ready_file.touch()
     engine.run()
+    say(f"stopped after {engine.looks} looks at pods and {engine.writes} statuses written")
     return 0
 
 

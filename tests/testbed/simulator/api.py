@@ -23,6 +23,7 @@ from .context import ApiError
 from .pod import Object
 
 MERGE = "application/merge-patch+json"
+SMALL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 
 class Gone(Exception):
@@ -54,9 +55,18 @@ class Client:
             setattr(self._local, name, found)
         return found
 
-    def call(self, verb: str, path: str, body: Any = None, token: str = "", kind: str = "application/json") -> Object:
-        """One request. Raises ApiError; a connection that broke is made again a few times."""
-        headers = {"Accept": "application/json", "User-Agent": "gpu-node-simulator"}
+    def call(
+        self,
+        verb: str,
+        path: str,
+        body: Any = None,
+        token: str = "",
+        kind: str = "application/json",
+        answer: bool = True,
+    ) -> Object:
+        """One request. Raises ApiError; a connection that broke is made again a few times. Without ``answer`` the
+        server need not send the object back."""
+        headers = {"Accept": "application/json" if answer else SMALL, "User-Agent": "gpu-node-simulator"}
         if token or self._token:
             headers["Authorization"] = f"Bearer {token or self._token}"
         data = None
@@ -67,20 +77,20 @@ class Client:
             connection = self._connection(bool(token))
             try:
                 connection.request(verb, path, data, headers)
-                answer = connection.getresponse()
-                text = answer.read()
+                reply = connection.getresponse()
+                text = reply.read()
             except (OSError, http.client.HTTPException):
                 connection.close()
                 if attempt == 5:
                     raise ApiError(503, f"the API server at {self.host}:{self.port} does not answer") from None
                 time.sleep(0.05 * 2**attempt)
                 continue
-            if answer.status == 429 and attempt < 5:
-                time.sleep(float(answer.headers.get("Retry-After") or 1))
+            if reply.status == 429 and attempt < 5:
+                time.sleep(float(reply.headers.get("Retry-After") or 1))
                 continue
-            if answer.status >= 400:
-                raise ApiError(answer.status, _message(text))
-            return json.loads(text) if text else {}
+            if reply.status >= 400:
+                raise ApiError(reply.status, _message(text))
+            return json.loads(text) if text and answer else {}
         raise ApiError(503, "no answer")
 
     def watch(self, path: str, version: str, timeout: int = 300) -> Iterator[tuple[str, Object]]:
@@ -157,13 +167,15 @@ class AccountApi:
                 self._until = time.monotonic() + 2400
             return self._token
 
-    def _call(self, verb: str, path: str, body: Any = None, kind: str = "application/json") -> Object:
+    def _call(
+        self, verb: str, path: str, body: Any = None, kind: str = "application/json", answer: bool = True
+    ) -> Object:
         try:
-            return self.client.call(verb, path, body, self._get_token(), kind)
+            return self.client.call(verb, path, body, self._get_token(), kind, answer)
         except ApiError as error:
             if error.status != 401:
                 raise
-        return self.client.call(verb, path, body, self._get_token(fresh=True), kind)
+        return self.client.call(verb, path, body, self._get_token(fresh=True), kind, answer)
 
     def get(self, path: str) -> Object:
         return self._call("GET", path)
@@ -175,7 +187,7 @@ class AccountApi:
         return self._call("PUT", path, body)
 
     def patch(self, path: str, body: Object) -> Object:
-        return self._call("PATCH", path, body, MERGE)
+        return self._call("PATCH", path, body, MERGE, answer=False)
 
     def delete(self, path: str, grace: int | None = None) -> Object:
         return self._call("DELETE", path + (f"?gracePeriodSeconds={grace}" if grace is not None else ""))

@@ -86,20 +86,45 @@ class World:
         self.speed = speed
         self.clock = clock
         self.nodes: dict[str, Node] = {}
+        self.gone_nodes: set[str] = set()
         self.configmaps: dict[tuple[str, str], Object] = {}
         self.services: dict[tuple[str, str], Object] = {}
         self.runtime_classes: dict[str, str] = {}
         self.secret_reader: Callable[[str, str], Object | None] = lambda namespace, name: None
         self.pods_on: Callable[[str], Iterable[Object]] = lambda node: ()
-        self.features: dict[tuple[str, str], Object] = {}  # NodeFeature objects by namespace, name
+        self.features_by_node: dict[str, dict[tuple[str, str], Object]] = {}  # NodeFeature objects
         self.feature_rules: dict[str, Object] = {}
-        self.wake: Callable[[str], None] = lambda node: None
+        self.feature_log: list[
+            str
+        ] = []  # nodes whose NodeFeature objects changed, in order; "" after a change of a rule
 
     def now(self) -> float:
         return self.clock()
 
     def scaled(self, seconds: float) -> float:
         return 0.0 if math.isinf(self.speed) else seconds / self.speed
+
+    def features_of(self, node: str) -> list[Object]:
+        """NodeFeature objects of a node, of all namespaces."""
+        return list(self.features_by_node.get(node, {}).values())
+
+    def tell_feature(self, kind: str, item: Object) -> None:
+        """A NodeFeature object came, changed or went."""
+        key = (item["metadata"]["namespace"], item["metadata"]["name"])
+        node = (item["metadata"].get("labels") or {}).get("nfd.node.kubernetes.io/node-name", "")
+        mine = self.features_by_node.setdefault(node, {})
+        if kind == "DELETED":
+            mine.pop(key, None)
+        else:
+            mine[key] = item
+        self.feature_log.append(node)
+
+    def tell_rule(self, kind: str, item: Object) -> None:
+        if kind == "DELETED":
+            self.feature_rules.pop(item["metadata"]["name"], None)
+        else:
+            self.feature_rules[item["metadata"]["name"]] = item
+        self.feature_log.append("")
 
     def configmap(self, namespace: str, name: str) -> dict[str, str] | None:
         found = self.configmaps.get((namespace, name))

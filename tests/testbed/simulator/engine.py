@@ -27,6 +27,7 @@ from .faults import Faults
 from .node import Node, NodeSpec
 from .pod import Object, PodView
 
+MOMENT = 0.05
 NFD = "/apis/nfd.k8s-sigs.io/v1alpha1"
 
 
@@ -120,7 +121,7 @@ class Engine:
                 ("/api/v1/pods", self._on_pod),
             )
         ]
-        self.writes = 0
+        self.looks = self.writes = 0
 
     # -- starting and stopping
 
@@ -167,13 +168,18 @@ class Engine:
         if node is None:
             return
         if kind == "DELETED":
+            self.world.gone_nodes.add(name)
+            self._wake_masters()
             return
+        self.world.gone_nodes.discard(name)
         before = (node.labels, (node.obj.get("status") or {}).get("capacity"))
         node.obj = item
         node.labels = dict(item["metadata"].get("labels") or {})
         if before != (node.labels, (item.get("status") or {}).get("capacity")):
             self.wake(name)
-        self._wake_masters()
+        if kind == "ADDED":
+            self.world.feature_log.append(name)
+            self._wake_masters()
 
     def _on_configmap(self, kind: str, item: Object) -> None:
         key = (item["metadata"]["namespace"], item["metadata"]["name"])
@@ -204,18 +210,11 @@ class Engine:
             self.world.runtime_classes[item["metadata"]["name"]] = item["handler"]
 
     def _on_feature(self, kind: str, item: Object) -> None:
-        key = (item["metadata"]["namespace"], item["metadata"]["name"])
-        if kind == "DELETED":
-            self.world.features.pop(key, None)
-        else:
-            self.world.features[key] = item
+        self.world.tell_feature(kind, item)
         self._wake_masters()
 
     def _on_rule(self, kind: str, item: Object) -> None:
-        if kind == "DELETED":
-            self.world.feature_rules.pop(item["metadata"]["name"], None)
-        else:
-            self.world.feature_rules[item["metadata"]["name"]] = item
+        self.world.tell_rule(kind, item)
         self._wake_masters()
 
     def _wake_masters(self) -> None:
@@ -272,12 +271,14 @@ class Engine:
             raise
 
     def wake(self, node: str, but: str = "") -> None:
-        """Something on the node changed. Loops that sleep see it when they look again (every 5 s in life)."""
+        """Something on the node changed. Loops that sleep see it when they look again (every 5 s in life); what happens
+        within a moment is looked at once."""
         pause = self.world.scaled(5.0)
         for uid in list(self.by_node.get(node, ())):
             seat = self.seats.get(uid)
             if seat is not None and uid != but:
-                self.agenda.add(uid, 0.0 if seat.run.phase == "Running" else random.uniform(0.0, pause))
+                running = seat.run.phase == "Running"
+                self.agenda.add(uid, 0.2 if running else MOMENT + random.uniform(0.0, pause))
 
     # -- the work
 
@@ -308,6 +309,7 @@ class Engine:
         if seat.view is None or seat.view.obj is not seat.obj:
             seat.view = PodView(seat.obj)
         pod, node = seat.view, seat.node
+        self.looks += 1
         api = self._account(pod)
         version = node.version
         if seat.gone or pod.meta.get("deletionTimestamp"):
@@ -316,7 +318,9 @@ class Engine:
             result = kubelet.sync(seat.run, pod, node, self.world, api)
             if result.status != seat.run.sent:
                 path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"
-                self.client.call("PATCH", path, {"metadata": {"uid": uid}, "status": result.status}, kind=MERGE)
+                self.client.call(
+                    "PATCH", path, {"metadata": {"uid": uid}, "status": result.status}, kind=MERGE, answer=False
+                )
                 seat.run.sent = result.status
                 self.writes += 1
             for event in result.events:
@@ -389,7 +393,8 @@ class Engine:
             k: str(state[1].get(k, 0)) for k in state[0]
         }
         path = f"/api/v1/nodes/{node.name}/status"
-        self.client.call("PATCH", path, {"status": {"capacity": capacity, "allocatable": healthy}}, kind=MERGE)
+        body = {"status": {"capacity": capacity, "allocatable": healthy}}
+        self.client.call("PATCH", path, body, kind=MERGE, answer=False)
         self._sent_resources[node.name] = state
 
 

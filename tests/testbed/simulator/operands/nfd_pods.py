@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import lru_cache
 from typing import Any
 
@@ -115,33 +116,24 @@ def master(c: Ctx) -> Up | Done:
     todo = _todo(c, config)
     for name in todo[:BATCH]:
         _label(c, name, config)
-    return Up(listens=_listens(c), again=0.01 if len(todo) > BATCH else 1e9)
+        del c.mem["todo"][name]
+    return Up(listens=_listens(c), again=0.01 if len(todo) > BATCH else math.inf)
 
 
 def _todo(c: Ctx, config: dict[str, Any]) -> list[str]:
-    """Nodes whose features, rules or labels are others than when they were last labelled."""
-    done: dict[str, Any] = c.mem.setdefault("done", {})
-    rules = tuple(
-        sorted(
-            (r["metadata"]["name"], r["metadata"].get("resourceVersion", "")) for r in c.world.feature_rules.values()
-        )
-    )
-    marks: dict[str, list[str]] = {}
-    for item in list(c.world.features.values()):
-        node = (item["metadata"].get("labels") or {}).get(nfd.NODE_LABEL, "")
-        marks.setdefault(node, []).append(f"{item['metadata'].get('uid')}/{item['metadata'].get('resourceVersion')}")
-    for node in done:  # their objects are gone: labels go too
-        marks.setdefault(node, [])
-    c.mem["marks"] = {
-        node: (tuple(sorted(found)), rules, str(config)) for node, found in marks.items() if node in c.world.nodes
-    }
-    return [node for node, mark in c.mem["marks"].items() if done.get(node) != mark]
+    """Nodes that have to be labelled: all at first and after a change of rules or configuration, then changed ones."""
+    log = c.world.feature_log
+    news, c.mem["read"] = log[c.mem.get("read", 0) :], len(log)
+    todo: dict[str, None] = c.mem.setdefault("todo", {})
+    if c.mem.get("config") != config or "" in news:
+        c.mem["config"] = config
+        todo.update(dict.fromkeys(c.world.nodes))
+    todo.update((name, None) for name in news if name in c.world.nodes)
+    return list(todo)
 
 
 def _label(c: Ctx, name: str, config: dict[str, Any]) -> None:
-    objects = [
-        f for f in list(c.world.features.values()) if (f["metadata"].get("labels") or {}).get(nfd.NODE_LABEL) == name
-    ]
+    objects = c.world.features_of(name)
     found, made = nfd.merged(objects, name)
     if objects:
         made.update(nfd.rule_labels(c.world.feature_rules.values(), found))
@@ -150,7 +142,6 @@ def _label(c: Ctx, name: str, config: dict[str, Any]) -> None:
     patch = nfd.change(meta.get("labels") or {}, (meta.get("annotations") or {}).get(nfd.OWNED, ""), wanted)
     if patch is not None and not config.get("noPublish"):
         _patch_node(c, name, patch)
-    c.mem["done"][name] = c.mem["marks"][name]
 
 
 def _patch_node(c: Ctx, name: str, patch: Object) -> None:
@@ -175,14 +166,12 @@ def gc(c: Ctx) -> Up | Done:
         c.call("failed to list NodeFeature objects", lambda api: api.get(f"{API}/nodefeatures?limit=1"))
         c.need_right("watch", "", "nodes")
         c.mem["asked"] = True
-    for (namespace, name), item in list(c.world.features.items()):
-        node = (item["metadata"].get("labels") or {}).get(nfd.NODE_LABEL, "")
-        if node and c.world.nodes and node not in c.world.nodes:
-            try:
-                c.api.delete(f"{API}/namespaces/{namespace}/nodefeatures/{name}")
-            except ApiError as error:
-                if error.status != 404:
-                    raise Crash(f"failed to delete NodeFeature {name}: {error.message}") from None
+    for namespace, name in [key for node in c.world.gone_nodes for key in c.world.features_by_node.get(node, {})]:
+        try:
+            c.api.delete(f"{API}/namespaces/{namespace}/nodefeatures/{name}")
+        except ApiError as error:
+            if error.status != 404:
+                raise Crash(f"failed to delete NodeFeature {name}: {error.message}") from None
     return Up(listens=_listens(c))
 
 

@@ -39,6 +39,7 @@ class Lab:
         self.pods: dict[str, Object] = {}
         self.runs: dict[str, kubelet.PodRun] = {}
         self.deleted: list[str] = []
+        self.told: dict[str, str] = {}
         self.events: list[tuple[str, str, str]] = []
         self.calls: list[tuple[str, str, str]] = []
         self.versions = itertools.count(1)
@@ -104,8 +105,12 @@ class Lab:
         self.world.configmaps = {("gpu-operator", o["metadata"]["name"]): o for o in self.kind("ConfigMap")}
         self.world.services = {("gpu-operator", o["metadata"]["name"]): o for o in self.kind("Service")}
         self.world.runtime_classes = {o["metadata"]["name"]: o["handler"] for o in self.kind("RuntimeClass")}
-        self.world.features = {("gpu-operator", o["metadata"]["name"]): o for o in self.kind("NodeFeature")}
-        self.world.feature_rules = {o["metadata"]["name"]: o for o in self.kind("NodeFeatureRule")}
+        for kind, tell in (("NodeFeature", self.world.tell_feature), ("NodeFeatureRule", self.world.tell_rule)):
+            for item in self.kind(kind):
+                version = item["metadata"].get("resourceVersion", "1")
+                if self.told.get(item["metadata"]["name"]) != version:
+                    self.told[item["metadata"]["name"]] = version
+                    tell("MODIFIED", {**item, "metadata": {"namespace": "gpu-operator", **item["metadata"]}})
 
     def kind(self, kind: str) -> list[Object]:
         return [o for key, o in self.objects.items() if key.startswith(kind + "/")]
