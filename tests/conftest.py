@@ -10,6 +10,12 @@ from collections import defaultdict
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# On a busy machine time says nothing of a test. `floor` is for a second run on another Python.
+settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("floor", settings.get_profile("any"), max_examples=10)
+settings.load_profile("any")
 
 PROPERTY = "row"
 

@@ -65,7 +65,8 @@ def prove_python() -> int:
         print(f"NOT PROVED: there is no Python {FLOOR} on this machine. Install one and run again.", flush=True)
         return 0
     at_floor = environment(f"python-{FLOOR}", python, PYTHON_NEEDS)
-    return run(at_floor, "-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/unit/module_utils", "-m", "not long")
+    pytest = (at_floor, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=floor")
+    return run(*pytest, "tests/unit/module_utils", "-m", "not long")
 
 
 def prove_ansible() -> int:

@@ -46,7 +46,7 @@ def _name(common: str, groups: Sequence[str]) -> x509.Name:
 
 def _builder(subject: x509.Name, issuer: x509.Name, key: ec.EllipticCurvePrivateKey) -> x509.CertificateBuilder:
     # An hour back, for a clock that is not quite right.
-    begin = datetime.datetime.now(datetime.UTC) - datetime.timedelta(hours=1)
+    begin = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(hours=1)
     return (
         x509.CertificateBuilder()
         .subject_name(subject)

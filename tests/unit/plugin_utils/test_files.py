@@ -6,6 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+
 from ansible_collections.gpufleet.nvidia.plugins.plugin_utils._files import BadFile, read_policy
 
 

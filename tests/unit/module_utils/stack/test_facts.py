@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import pytest
+
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts, NodeFacts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import (
     cluster_runtime,
