@@ -102,8 +102,8 @@ def run(names: set[str], repeats: int, report: Report) -> list[Row]:
     """Measure what the figures of these names need. Raises BenchError, PeerError, ClusterError, ProgramError."""
     figures = [figure for figure in FIGURES if figure.name in names]
     tools = [tool for tool in TOOLS if any(tool in figure.tools for figure in figures)]
+    stated = machine.stated(machine.load())  # before anything of ours makes it work
     programs = peers.environment(report)
-    stated = machine.stated(machine.load())
     with Cluster(HOME / "cluster") as cluster:
         cluster.start_kwok(report)
         bench = Bench(cluster, programs, report)
