@@ -127,7 +127,8 @@ def test_with_drift_report_added_fields_stay_and_are_reported(facts):
 OPERANDS = {
     "driver": ("nvidia-driver-daemonset", {"driver": {"version": "999.1.1"}}),
     "container toolkit": ("nvidia-container-toolkit-daemonset", {"toolkit": {"version": "v99.0.0"}}),
-    "validator": ("nvidia-operator-validator", {"validator": {"version": "v99.0.0"}}),
+    # Every operand waits in init containers of the validator's image: the first of them is named.
+    "validator": ("nvidia-container-toolkit-daemonset", {"validator": {"version": "v99.0.0"}}),
     "device plugin": ("nvidia-device-plugin-daemonset", {"devicePlugin": {"version": "v99.0.0"}}),
     "DCGM": ("nvidia-dcgm", {"dcgm": {"enabled": True, "version": "99.0.0"}}),
     "DCGM exporter": ("nvidia-dcgm-exporter", {"dcgmExporter": {"version": "99.0.0"}}),
@@ -151,7 +152,7 @@ def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_con
     assert failed["failed"], f"{stage} came up with an image that does not exist"
     assert time.monotonic() - began < 90
     message = failed["msg"].split(". ")[0]
-    assert f"stage {stage} cannot become ready" in message
+    assert f"stage {'container toolkit' if stage == 'validator' else stage} cannot become ready" in message
     assert workload in message
     assert "cannot be pulled" in message
     assert version in message
