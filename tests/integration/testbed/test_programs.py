@@ -124,7 +124,7 @@ def test_settings_of_the_user_for_other_work_do_not_reach_the_build(
     work = tmp_path / "go.work"
     work.write_text("go 1.26.0\n\nuse ./elsewhere\n")
     monkeypatch.setenv("GOWORK", str(work))
-    monkeypatch.setenv("GOFLAGS", "-mod=vendor")
+    monkeypatch.setenv("GOFLAGS", "-toolexec=/bin/false")
     monkeypatch.setenv("CGO_ENABLED", "1")
 
     assert output(programs.ensure("tiny")) == "one"
