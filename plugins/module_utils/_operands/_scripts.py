@@ -85,8 +85,8 @@ new="$folder/.driver-ctr-ready.$$"
 DRIVER_PRE_STOP = "rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status"
 
 VALIDATOR_MAIN = """\
-echo "this node passed all validations"
 trap 'exit 0' TERM INT
+echo "this node passed all validations"
 while :; do
   sleep 3600 &
   wait $!
