@@ -92,7 +92,7 @@ class Agenda:
 
 
 class Engine:
-    def __init__(self, client: Client, specs: list[NodeSpec], faults: Faults, speed: float, workers: int = 8) -> None:
+    def __init__(self, client: Client, specs: list[NodeSpec], faults: Faults, speed: float, workers: int = 12) -> None:
         self.client = client
         self.specs = specs
         self.world = World(faults, speed)

@@ -13,6 +13,7 @@ from ..context import VALIDATIONS, ApiError, Crash, Ctx, Done, Object, Up, Wait
 from . import Program
 
 RETRY = 5.0
+PATIENCE = 120.0  # real seconds: on a busy machine the control plane is slow, however fast simulated time goes
 
 
 def _true(c: Ctx, name: str, default: bool = False) -> bool:
@@ -198,7 +199,7 @@ def _workload(c: Ctx, kind: str, container: str, resource: str = "") -> None:
         return
     c.mem["asked"] = c.mem.get("asked", 0) + 1
     since = c.mem.setdefault("waiting", c.world.now())
-    if c.world.now() - since > max(c.world.scaled(300.0), 20.0):
+    if c.world.now() - since > max(c.world.scaled(300.0), PATIENCE):
         raise Crash(f"GPU pod {c.mem['made']} is not ready: phase {phase}")
     raise Wait(f"pod {c.mem['made']} is curently in {phase} phase", RETRY if c.world.scaled(1) else 0.1)
 
@@ -268,7 +269,7 @@ def _plugin(c: Ctx) -> None:
         ]
         if not found:
             since = c.mem.setdefault("waiting", c.world.now())
-            if c.world.now() - since > max(c.world.scaled(150.0), 20.0):
+            if c.world.now() - since > max(c.world.scaled(150.0), PATIENCE):
                 raise Crash("GPU resources are not discovered by the node")
             raise Wait("GPU resources are not yet discovered by the node", RETRY)
         c.mem["resource"] = next((key for key in found if key.startswith("nvidia.com/mig-")), found[0])
