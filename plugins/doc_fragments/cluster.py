@@ -7,7 +7,7 @@ from __future__ import annotations
 
 
 class ModuleDocFragment:
-    """Fragments C(cluster) (connection), C(cluster.policy), C(cluster.wait), C(cluster.drift), C(cluster.node_groups)."""
+    """Fragments cluster (connection), cluster.policy, cluster.wait, cluster.drift and cluster.node_groups."""
 
     DOCUMENTATION = r"""
 requirements:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Options that the cluster modules share, as argument specs. ``doc_fragments/cluster.py`` documents the same options."""
+"""Options that the cluster modules share, as argument specs; ``doc_fragments/cluster.py`` documents them."""
 
 from __future__ import annotations
 

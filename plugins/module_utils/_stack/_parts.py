@@ -108,6 +108,7 @@ class PartRun(StackRun):
 
     def _build(self) -> List[Tuple[Operand, List[Object]]]:
         self._need_runtime_class()
+        self._need_labels()
         wanted = [operand for operand in self.parts if not self.absent and operand.enabled(self.policy)]
         return [(operand, operand.build(self.policy, self.facts)) for operand in wanted]
 
@@ -139,6 +140,17 @@ class PartRun(StackRun):
     def _verify(self) -> None:
         if not self.absent and any(operand.name == "state-device-plugin" for operand in self.parts):
             super()._verify()
+
+    def _need_labels(self) -> None:
+        """Pods that no node asks for would be a success that proves nothing."""
+        if self.absent or not self.facts.nodes:
+            return
+        for operand in self.parts:
+            key = operand.deploy_label
+            if key and operand.enabled(self.policy) and not any(node.labels.get(key) for node in self.facts.nodes):
+                detail = f"none of the {len(self.facts.nodes)} GPU nodes has the label {key}, so no pod would run"
+                remedy = "Run gpufleet.nvidia.cluster_policy first, or label the nodes."
+                self.journal.add_findings([Finding("labels-missing", ERROR, detail, key, remedy=remedy)])
 
     def _need_runtime_class(self) -> None:
         if self.absent or self.policy.nri_enabled or self.request.wait is False:
