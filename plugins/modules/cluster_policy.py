@@ -12,8 +12,8 @@ version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
   - Makes, changes and removes everything that a Kubernetes cluster needs to offer NVIDIA GPUs, from the values of the
-    GPU Operator's Helm chart or from a C(ClusterPolicy). That is namespace, Node Feature Discovery, runtime classes, node
-    labels, driver, container toolkit, device plugin, feature discovery, DCGM exporter, MIG manager and validation.
+    GPU Operator's Helm chart or from a C(ClusterPolicy). That is namespace, Node Feature Discovery, runtime classes,
+    node labels, driver, container toolkit, device plugin, feature discovery, DCGM exporter, MIG manager and validation.
   - Reads and plans first. All problems of the input are reported at once, and nothing is written before the whole
     plan stands.
   - Waits stage by stage and proves the end state on the nodes, by their allocatable resources.

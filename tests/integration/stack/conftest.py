@@ -1,7 +1,11 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fleets to run modules against: each is started once in a session, and emptied between tests that ask for it."""
+"""Fleets to run modules against: each is started once in a session.
+
+A test takes a fleet as the one before left it, since the stack comes to its policy from any state; those that need a
+fleet without a stack say ``empty()``.
+"""
 
 from __future__ import annotations
 
@@ -73,9 +77,15 @@ class Fleet:
         """Switch faults of the simulator on; none switches all off."""
         self.practice.control.write_text(yaml.safe_dump(faults) if faults else "")
 
-    def empty(self) -> None:
-        """Remove the stack, and what a test left on."""
+    def reset(self) -> None:
+        """Take back faults and node groups."""
         self.control()
+        back = self.run("gpu_nodes", state="absent")
+        assert not back["failed"], back["msg"]
+
+    def empty(self) -> None:
+        """Remove the stack too."""
+        self.reset()
         removed = self.run("cluster_policy", state="absent")
         assert not removed["failed"], removed["msg"]
 
@@ -129,14 +139,14 @@ def _fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str]
 
 @pytest.fixture
 def fleets(_fleets: Callable[[str], Fleet]) -> Callable[[str], Fleet]:
-    """A fleet by its name, without a stack."""
+    """A fleet by its name, without faults and groups of nodes."""
 
-    def empty(name: str) -> Fleet:
+    def reset(name: str) -> Fleet:
         fleet = _fleets(name)
-        fleet.empty()
+        fleet.reset()
         return fleet
 
-    return empty
+    return reset
 
 
 @pytest.fixture

@@ -66,6 +66,7 @@ def test_device_plugin_absent_takes_the_plugin_away_and_nothing_else(running):
 
 
 def test_device_plugin_says_when_its_runtime_class_is_missing(facts):
+    facts.empty()
     refused = facts.run("device_plugin")
     assert refused["failed"]
     assert "RuntimeClass nvidia" in refused["msg"]
