@@ -142,8 +142,13 @@ OPERANDS = {
 }
 
 
+QUICK_OPERANDS = ("driver", "device plugin", "NFD")
+
+
 @pytest.mark.rows("S01")
-@pytest.mark.parametrize("stage", OPERANDS)
+@pytest.mark.parametrize(
+    "stage", [name if name in QUICK_OPERANDS else pytest.param(name, marks=pytest.mark.long) for name in OPERANDS]
+)
 def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_converges(facts, stage):
     workload, values = OPERANDS[stage]
     if stage == "driver":
@@ -326,7 +331,7 @@ def _census(fleet):
 
 
 @pytest.mark.rows("S40", "INS-10")
-@pytest.mark.parametrize("name", ["facts", "default"])
+@pytest.mark.parametrize("name", ["facts", pytest.param("default", marks=pytest.mark.long)])
 def test_removal_leaves_what_was_there_before_and_nothing_else(fleets, name):
     fleet = fleets(name)
     fleet.empty()
