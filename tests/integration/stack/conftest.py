@@ -9,6 +9,7 @@ fleet without a stack say ``empty()``.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -124,17 +125,15 @@ def _options(module: str) -> dict[str, Any]:
 @pytest.fixture(scope="session")
 def _fleets(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Fleet]]:
     running: dict[str, Fleet] = {}
+    with contextlib.ExitStack() as all_of_them:
 
-    def fleet(name: str) -> Fleet:
-        if name not in running:
-            practice = Practice(tmp_path_factory.mktemp(name), fleet=name, speed=FAST)
-            practice.up()
-            running[name] = Fleet(practice)
-        return running[name]
+        def fleet(name: str) -> Fleet:
+            if name not in running:
+                practice = Practice(tmp_path_factory.mktemp(name), fleet=name, speed=FAST)
+                running[name] = Fleet(all_of_them.enter_context(practice))
+            return running[name]
 
-    yield fleet
-    for one in running.values():
-        one.practice.down()
+        yield fleet
 
 
 @pytest.fixture
