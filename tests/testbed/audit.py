@@ -33,7 +33,7 @@ class Request:
 
     @property
     def is_write(self) -> bool:
-        resource, _, subresource = self.resource.partition("/")
+        resource, _unused, subresource = self.resource.partition("/")
         asks_only = resource.endswith("reviews") or subresource == "token"
         return self.verb in MUTATING and not self.dry_run and not asks_only
 

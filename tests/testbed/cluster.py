@@ -229,8 +229,10 @@ class Cluster:
         """Start kwok, which keeps the nodes' leases and gives plain pods a life."""
         if self.process("kwok").pid() is None:
             binary = programs.ensure("kwok", report)
-            config = programs.PROGRAMS["kwok"].folder / "kwok.yaml"
-            self.start("kwok", [binary, "--kubeconfig", self.kubeconfig("kwok"), "--config", config])
+            command: list[str | Path] = [binary, "--kubeconfig", self.kubeconfig("kwok")]
+            for config in sorted(programs.PROGRAMS["kwok"].folder.glob("*.yaml")):
+                command += ["--config", config]
+            self.start("kwok", command)
 
     def start(self, name: str, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
         """Start one more process that belongs to this cluster: ``down`` stops it too."""

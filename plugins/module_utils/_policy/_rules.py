@@ -135,7 +135,7 @@ def precompiled_stands_alone(values: Values) -> Iterator[Finding]:
             WARNING,
             f"is {version}; precompiled images are mostly published by branch.",
             path="driver.version",
-            remedy=f'Write the branch, "{version.split(".")[0]}", unless your registry has that version.',
+            remedy=f'Write the branch, "{version.split(".", 1)[0]}", unless your registry has that version.',
         )
 
 

@@ -49,7 +49,7 @@ def _held(lease: Mapping[str, Any]) -> bool:
     if not spec.get("holderIdentity") or not renewed:
         return False
     try:
-        then = datetime.strptime(renewed.split(".")[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+        then = datetime.strptime(renewed.split(".", 1)[0].rstrip("Z"), "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
     except ValueError:
         return True
     # A controller that is gone stops renewing; three times the duration is long enough to be sure.

@@ -74,7 +74,7 @@ def test_run_waits_for_another_that_uses_the_folder(small: Practice) -> None:
         assert second.stdout is not None
         assert "another run uses" in second.stdout.readline()
         assert second.poll() is None
-    rest, _ = second.communicate(timeout=60)
+    rest, _unused = second.communicate(timeout=60)
     assert second.returncode == 0
     assert "runs already and is used again" in rest
 

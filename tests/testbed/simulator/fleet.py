@@ -49,7 +49,7 @@ def load(name: str, nodes: int | None = None) -> list[NodeSpec]:
         plan = _scaled(path, plan, nodes)
     used: dict[str, int] = {}
     out = []
-    totals = {name: sum(1 for _, other in plan if other == name) for _, name in plan}
+    totals = {name: sum(1 for _unused, other in plan if other == name) for _unused2, name in plan}
     for group, pattern in plan:
         number = used.get(pattern, 0)
         used[pattern] = number + 1
@@ -87,7 +87,7 @@ def _group(path: Path, row: dict[str, Any]) -> dict[str, Any]:
     for instance in group.get("mig", ()):
         if product is None or product.profile(instance) is None:
             raise FleetError(f"{where}: {instance} is no MIG profile of {group.get('product')}")
-    kind = group.get("distribution") or str(group.get("runtime", "containerd")).split(":")[0]
+    kind = group.get("distribution") or str(group.get("runtime", "containerd")).split(":", 1)[0]
     if kind not in RUNTIMES:
         raise FleetError(f"{where}: runtime or distribution {kind!r} is not one of {', '.join(RUNTIMES)}")
     group["mig"] = tuple(group.get("mig", ()))

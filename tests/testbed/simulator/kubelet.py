@@ -564,7 +564,7 @@ def sync(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> Sy
     """One look at a pod: moves it on as far as it goes now, and says its status and when to look again."""
     look = _Look(run, pod, node, world, api)
     before = None
-    for _ in range(64):  # what a container did may let the next one go on at once
+    for _unused in range(64):  # what a container did may let the next one go on at once
         before = node.version
         look.delay = math.inf
         look.look()
@@ -594,7 +594,7 @@ def stop(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> No
 
 
 def _remove(ctx: Ctx, pattern: str) -> None:
-    folder, _, name = pattern.rpartition("/")
+    folder, _unused, name = pattern.rpartition("/")
     place = ctx.container.place(folder)
     if place is None or place.kind != "host":
         return

@@ -97,7 +97,7 @@ def _instances(enabled: bool, instances: dict[str, int] | None) -> tuple[tuple[s
 
 def _device(text: str) -> int:
     try:
-        return int(str(text).split(":")[0], 0)
+        return int(str(text).split(":", 1)[0], 0)
     except ValueError:
         return 0  # a name that does not parse matches nothing, in silence
 
@@ -185,4 +185,4 @@ def _create(gpu: Gpu, gpus: list[Gpu], wanted: dict[str, int]) -> list[str]:
             f"error setting MIGConfig on GPU {gpu.index}: error attempting multiple config orderings: all "
             "orderings failed"
         )
-    return [name for name in sorted(wanted) for _ in range(wanted[name])]
+    return [name for name in sorted(wanted) for _unused in range(wanted[name])]

@@ -158,9 +158,9 @@ def _plain(value: Any) -> Any:
         return {key: _plain(item) for key, item in value.items()}
     if isinstance(value, list):
         if value and all(isinstance(i, tuple) for i in value):
-            if all(key.isdigit() for key, _ in value):
+            if all(key.isdigit() for key, _unused in value):
                 value = sorted(value, key=lambda pair: int(pair[0]))
-            return [_plain(item) for _, item in value]
+            return [_plain(item) for _unused, item in value]
         return [_plain(item) for item in value]
     return value
 

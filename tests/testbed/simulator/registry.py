@@ -30,8 +30,8 @@ def split(reference: str) -> tuple[str, str]:
     if "@" in reference:
         repository, digest = reference.split("@", 1)
         return repository, digest
-    head, _, tail = reference.rpartition("/")
-    name, _, tag = tail.partition(":")
+    head, _unused, tail = reference.rpartition("/")
+    name, _unused, tag = tail.partition(":")
     return (f"{head}/{name}" if head else name), tag or "latest"
 
 
@@ -47,7 +47,7 @@ def table() -> dict[str, Image]:
         kernels = row.get("kernels", {})
         for branch in kernels.get("branches", []):
             for tag in kernels.get("tags", []):
-                kernel, _, system = tag.rpartition("-")
+                kernel, _unused, system = tag.rpartition("-")
                 reference = f"{row['repository']}:{branch}-{tag}"
                 version = branch if "." in branch else next(v for v in row["versions"] if v.startswith(branch + "."))
                 images[reference] = Image(reference, row["program"], version, system, kernel)

@@ -44,7 +44,7 @@ def differences(spec: dict[str, dict[str, Any]], defaults: dict[str, Any]) -> li
             found.append(f"{name}: defaults/main.yml has a default, its spec has not")
         elif words["default"] != default or type(words["default"]) is not type(default):
             found.append(f"{name}: default {words['default']!r} in its spec, {default!r} in defaults/main.yml")
-        elif type(default) is not TYPES[words["type"]]:
+        elif default.__class__ is not TYPES[words["type"]]:
             found.append(f"{name}: {words['type']} in its spec, but the default is {default!r}")
         elif "choices" in words and default not in words["choices"]:
             found.append(f"{name}: the default {default!r} is not one of its choices")

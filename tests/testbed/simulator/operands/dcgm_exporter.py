@@ -55,7 +55,7 @@ def _true(c: Ctx, name: str) -> bool:
 def _metrics(c: Ctx) -> None:
     wanted = c.env.get("DCGM_EXPORTER_CONFIGMAP_DATA", "none") or "none"
     if wanted != "none":
-        namespace, _, name = wanted.partition(":")
+        namespace, _unused, name = wanted.partition(":")
         found = c.call(
             f"failed to read ConfigMap {wanted}",
             lambda api: api.get(f"/api/v1/namespaces/{namespace}/configmaps/{name}"),
@@ -78,7 +78,7 @@ def _metrics(c: Ctx) -> None:
 
 def _reach(c: Ctx, address: str) -> None:
     """The Service of the engine, and a ready engine behind it; with internalTrafficPolicy Local on this node."""
-    host, _, port = address.partition(":")
+    host, _unused, port = address.partition(":")
     if host in ("localhost", "127.0.0.1"):
         if not c.pod.spec.get("hostNetwork"):
             raise Crash(
@@ -86,7 +86,7 @@ def _reach(c: Ctx, address: str) -> None:
                 "(hostNetwork is off)"
             )
         return
-    name, _, rest = host.partition(".")
+    name, _unused, rest = host.partition(".")
     service = c.world.services.get((rest.split(".")[0] or c.pod.namespace, name))
     if service is None:
         raise Crash(f"Error connecting to nv-hostengine at {address}: lookup {host}: no such host")

@@ -23,7 +23,7 @@ BATCH = 50
 
 def _option(c: Ctx, name: str, default: str = "") -> str:
     for arg in c.container.argv[1:]:
-        key, _, value = arg.lstrip("-").partition("=")
+        key, _unused, value = arg.lstrip("-").partition("=")
         if key == name:
             return value
     return default

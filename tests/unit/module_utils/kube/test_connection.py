@@ -79,7 +79,7 @@ def test_nothing_is_tried_again_after_the_deadline() -> None:
 
 def test_a_server_that_never_answers_is_given_up_soon_with_what_to_check() -> None:
     connection, transport, _pauses = connect(
-        lambda _request: (_ for _ in ()).throw(Dropped("connection refused", sent=False))
+        lambda _request: (_unused for _unused in ()).throw(Dropped("connection refused", sent=False))
     )
     with pytest.raises(
         Unreachable, match=r"cluster\.test:6443 does not answer: connection refused \(4 tries\).*Check the address"

@@ -108,7 +108,7 @@ def test_a_line_that_is_cut_off_is_not_taken() -> None:
 
 def test_a_missing_right_ends_the_watch_with_its_error() -> None:
     with pytest.raises(ApiError, match="cannot watch"):
-        follow(Server([[]], [FakeReply(403, failure(403, "Forbidden", "cannot watch"))]), lambda found: bool(found))
+        follow(Server([[]], [FakeReply(403, failure(403, "Forbidden", "cannot watch"))]), bool)
 
 
 def test_trouble_that_lasts_ends_the_watch() -> None:
@@ -122,7 +122,7 @@ def test_trouble_that_lasts_ends_the_watch() -> None:
         Mirror(connection, {"pods": Query("Pod", "n")}, patience=0.2) as mirror,
         pytest.raises(Exception, match="refused"),
     ):
-        seen(mirror, lambda found: bool(found))
+        seen(mirror, bool)
 
 
 def test_several_lists_are_followed_at_once_and_made_smaller() -> None:

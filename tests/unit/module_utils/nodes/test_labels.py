@@ -124,7 +124,7 @@ def test_operands_false_takes_all_operands_away_and_true_brings_them_back() -> N
         NodeFacts("gpu-0", {**full, DEPLOY + "operands": "false"}, notes)
     )
     assert [key for key in off if key.startswith(DEPLOY)] == [DEPLOY + "operands"]
-    again, _ = after({**off, DEPLOY + "operands": "true"}, annotations=noted)
+    again, _unused = after({**off, DEPLOY + "operands": "true"}, annotations=noted)
     assert {key: value for key, value in again.items() if key != DEPLOY + "operands"} == full
 
 
@@ -134,7 +134,7 @@ def test_a_persons_value_comes_back_with_the_operands() -> None:
     off, notes = planned(labels).applied(NodeFacts("gpu-0", labels))
     assert DEPLOY + "dcgm" not in off
     del off[DEPLOY + "operands"]
-    on, _ = after(off, annotations=notes)
+    on, _unused = after(off, annotations=notes)
     assert on[DEPLOY + "dcgm"] == "false"
     assert on[DEPLOY + "driver"] == "true"
 

@@ -100,7 +100,7 @@ def test_what_is_no_map_is_refused(source: Any) -> None:
 
 def deep(levels: int) -> dict[str, Any]:
     tree: dict[str, Any] = {}
-    for _ in range(levels):
+    for _unused in range(levels):
         tree = {"a": tree}
     return tree
 
@@ -120,7 +120,7 @@ def test_input_that_contains_itself_is_refused() -> None:
 
 def test_input_that_grows_by_aliases_is_refused() -> None:
     level: Any = ["x"] * 10
-    for _ in range(9):
+    for _unused in range(9):
         level = [level] * 10
     assert [f.id for f in load({"cert-manager": {"a": level}})[1]] == ["policy.too-large"]
 

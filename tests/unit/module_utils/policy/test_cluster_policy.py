@@ -90,7 +90,7 @@ def test_keys_of_values_are_unknown_in_a_cluster_policy_and_the_other_way_round(
 
 
 def test_pod_deletion_of_a_cluster_policy_is_read() -> None:
-    policy, _ = load({"driver": {"upgradePolicy": {"podDeletion": {"force": True, "timeoutSeconds": 5}}}})
+    policy, _unused = load({"driver": {"upgradePolicy": {"podDeletion": {"force": True, "timeoutSeconds": 5}}}})
     assert policy is not None
     assert (
         policy.driver.upgrade_policy.pod_deletion.force,
@@ -192,7 +192,7 @@ def test_old_versions_of_driver_and_cuda_are_answered() -> None:
     assert found["spec.driver.version"][0] == "error"
     assert 'Use "595.91.07"' in found["spec.driver.version"][1]
     assert found["spec.cuda.version"][0] == "warning"
-    policy, _ = load(source, accept=["policy.driver-end-of-life"])
+    policy, _unused = load(source, accept=["policy.driver-end-of-life"])
     assert policy is not None
     assert (policy.driver.image.version, policy.mig_manager.enabled) == ("470.82.01", False)
 

@@ -157,7 +157,7 @@ class Lab:
     @property
     def said(self) -> str:
         """Everything that a person could find: problems, events, logs."""
-        lines = list(self.problems().values()) + [message for _, _, message in self.events]
+        lines = list(self.problems().values()) + [message for _unused, _unused2, message in self.events]
         for run in self.runs.values():
             for container in run.containers.values():
                 lines += container.log
@@ -234,7 +234,7 @@ class Account:
     }
 
     def get(self, path: str) -> Object:
-        resource, _, name, query = self._judge("GET", path)
+        resource, _unused, name, query = self._judge("GET", path)
         if resource == "nodes":
             return copy.deepcopy(self.lab.node_object) if name else {"items": [copy.deepcopy(self.lab.node_object)]}
         if resource == "pods":
@@ -264,7 +264,7 @@ class Account:
         return {"items": copy.deepcopy(items)}
 
     def post(self, path: str, body: Object) -> Object:
-        resource, namespace, name, _ = self._judge("POST", path)
+        resource, namespace, name, _unused = self._judge("POST", path)
         body = copy.deepcopy(body)
         if resource == "pods":
             body["metadata"] |= {"namespace": namespace, "uid": f"uid-{body['metadata']['name']}"}
@@ -286,7 +286,7 @@ class Account:
         self.lab.objects[f"{self._KINDS[resource]}/{body['metadata']['name']}"] = body
 
     def patch(self, path: str, body: Object) -> Object:
-        resource, _, _, _ = self._judge("PATCH", path)
+        resource, _unused, _unused2, _unused3 = self._judge("PATCH", path)
         assert resource == "nodes", resource
         meta = body["metadata"]
         self.lab.node_object["metadata"]["annotations"] |= {
@@ -296,7 +296,7 @@ class Account:
         return self.lab.node_object
 
     def delete(self, path: str, grace: int | None = None) -> Object:
-        resource, _, name, _ = self._judge("DELETE", path)
+        resource, _unused, name, _unused2 = self._judge("DELETE", path)
         if resource == "pods":
             if name not in self.lab.pods:
                 raise ApiError(404, f'pods "{name}" not found')

@@ -207,7 +207,7 @@ def test_families(product: str, family: str) -> None:
     ],
 )  # fmt: skip
 def test_layouts_that_fit_a_board(wanted: dict[str, int], fits: bool) -> None:
-    profiles = tuple(p for p in A100.profiles for _ in range(wanted.get(p.name, 0)))
+    profiles = tuple(p for p in A100.profiles for _unused in range(wanted.get(p.name, 0)))
     assert (place(A100.slots, profiles) is not None) is fits
 
 

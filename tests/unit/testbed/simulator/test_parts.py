@@ -52,10 +52,10 @@ def rule(**labels: str) -> dict[str, object]:
 
 def test_rules_follow_loaded_modules() -> None:
     node = Node(NodeSpec("n"))
-    found, _ = nfd.features(node, True, None, {})
+    found, _unused = nfd.features(node, True, None, {})
     assert nfd.rule_labels([rule(**{"nvidia.com/peermem.capable": "true"})], found) == {}
     node.load("nvidia_peermem")
-    found, _ = nfd.features(node, True, None, {})
+    found, _unused = nfd.features(node, True, None, {})
     assert nfd.rule_labels([rule(**{"nvidia.com/peermem.capable": "true"}, plain="1")], found) == {
         "nvidia.com/peermem.capable": "true",
         f"{nfd.NS}/plain": "1",
@@ -71,7 +71,7 @@ def test_rules_follow_loaded_modules() -> None:
     ],
 )  # fmt: skip
 def test_operators_of_rules(op: str, value: list[str], matches: bool) -> None:
-    found, _ = nfd.features(NODE, True, None, {})
+    found, _unused = nfd.features(NODE, True, None, {})
     term = {"feature": "kernel.version", "matchExpressions": {"major": {"op": op, "value": value}}}
     rules = [{"spec": {"rules": [{"labels": {"a/b": "1"}, "matchFeatures": [term]}]}}]
     assert bool(nfd.rule_labels(rules, found)) is matches
