@@ -189,11 +189,11 @@ def _with(r: Row) -> str:
 
 def _markdown_table(rows: Sequence[Row]) -> list[str]:
     head = ("figure", "ours", "ours, least to greatest", "peer", "peer's", "ratio", "goal")
-    lines = [head, tuple("---" for _ in head)]
+    lines = [head, tuple("---" for _unused in head)]
     for r in rows:
         spread = f"{_amount(r['min'], r['unit'])} to {_amount(r['max'], r['unit'])}" if r["min"] != r["max"] else ""
         judged = f"{goal_text(r)} {verdict(r)}".strip()
-        _, name, value, peer_value, ratio, _, peer = cells(r)
+        _unused, name, value, peer_value, ratio, _unused2, peer = cells(r)
         lines.append((f"`{name}`", value, spread, peer, peer_value, ratio, judged))
     return ["| " + " | ".join(line) + " |" for line in lines]
 
@@ -202,7 +202,7 @@ def write_into(page: Path, rows: Sequence[Row]) -> None:
     """Replace what stands between the two marks of the page. Raises FigureError where it has none."""
     text = page.read_text(encoding="utf-8")
     before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
+    _unused, end, after = rest.partition(END)
     if not begin or not end:
         raise FigureError(f"{page} lacks the marks {BEGIN!r} and {END!r}, between which the figures stand")
     page.write_text(f"{before}{BEGIN}\n\n{markdown(rows)}\n{END}{after}", encoding="utf-8")

@@ -61,7 +61,7 @@ def _install(home: Path, report: Report) -> None:
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as pip:
         while True:
             try:
-                output, _ = pip.communicate(timeout=20)
+                output, _unused = pip.communicate(timeout=20)
                 break
             except subprocess.TimeoutExpired:
                 report(f"bench: still installing, {time.monotonic() - began:.0f} s so far")
