@@ -5,15 +5,19 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Callable, Dict, Iterable, List, Sequence
+from itertools import groupby
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from .._kube._apply import DELETE, Step, execute, wait_gone
+from .._kube._apply import CREATE, DELETE, Step, execute, wait_gone
 from .._kube._connection import KubeError
 from .._kube._resources import Ref
 from .._plan import Action, Check, Failure, Finding, Result
 from ._request import Request
+
+AT_ONCE = 4  # requests in flight while new objects of one kind are made
 
 
 @dataclass
@@ -59,11 +63,22 @@ class Journal:
     def run_steps(self, steps: Sequence[Step], what: str) -> None:
         """Carry out steps; ``what`` is the part of the stack for progress and failure."""
         self.expect(step.action() for step in steps)
-        for number, step in enumerate(steps, 1):
-            if number == 1 or number % 20 == 0:
+        for number, group in _groups(steps):
+            step = group[0]
+            if len(group) > 1 or number % 20 == 1:
                 self.request.progress(f"{what}: {step.verb} {step.ref} ({number}/{len(steps)})")
-            what_failed = f"{what}: {step.verb} of {step.ref} failed"
-            self.carry_out([step.action()], partial(self._execute, step), what_failed)
+            if len(group) == 1:
+                self._run_step(what, step)
+                continue
+            with ThreadPoolExecutor(AT_ONCE) as pool:
+                # All are waited for, so that what was done is known when one fails.
+                ends = [pool.submit(self._run_step, what, one) for one in group]
+            for end in ends:
+                end.result()
+
+    def _run_step(self, what: str, step: Step) -> None:
+        failed = f"{what}: {step.verb} of {step.ref} failed"
+        self.carry_out([step.action()], partial(self._execute, step), failed)
 
     def wait_gone(self, steps: Sequence[Step]) -> None:
         """Wait until the objects that ``steps`` deleted are gone, and the pods of workloads with them."""
@@ -86,6 +101,19 @@ class Journal:
         except KubeError as error:
             raise self.failure(f"{what}: {error}") from error
         self.done += [action.id for action in actions]
+
+
+def _groups(steps: Sequence[Step]) -> Iterator[Tuple[int, List[Step]]]:
+    """Steps that may be carried out at once (new objects of one kind, which need nothing of each other), with the
+    number of the first."""
+    number = 1
+    for (verb, kind), found in groupby(steps, key=lambda step: (step.verb, step.ref.kind)):
+        together = list(found)
+        if verb != CREATE or kind in ("Namespace", "CustomResourceDefinition"):
+            yield from ((number + i, [step]) for i, step in enumerate(together))
+        else:
+            yield number, together
+        number += len(together)
 
 
 def only(steps: Iterable[Step], refs: Iterable[Ref]) -> List[Step]:

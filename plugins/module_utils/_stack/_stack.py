@@ -54,6 +54,7 @@ OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
 EXTRA_KINDS = (
     "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
 )
+FRESH = 10.0  # seconds in which a plan is as good as a new one
 RELABELS = 3  # labels depend on labels that operands write: two rounds settle, the third proves it
 
 
@@ -80,6 +81,8 @@ class StackRun:
         self.facts = ClusterFacts(namespace=self.request.namespace)
         self.live_namespace: Optional[Object] = None
         self.listings: Dict[str, Listing] = {}
+        self.wanted: List[Object] = []
+        self.planned_at = 0.0
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
@@ -188,7 +191,8 @@ class StackRun:
         return objects
 
     def _plan(self) -> Plan:
-        wanted = self._wanted()
+        self.wanted = wanted = self._wanted()
+        self.planned_at = self.request.clock()
         made = plan(
             self.connection,
             wanted,
@@ -277,7 +281,12 @@ class StackRun:
         self.planner.write(self.journal, relabel)
         if relabel:
             self.nodes = read_nodes(self.connection)
-        last = self._plan() if moved or relabel else first
+        last = first
+        if moved or relabel:
+            # What was looked at a moment ago need not be looked at again, unless other objects are wanted now.
+            fresh = self.request.clock() - self.planned_at < FRESH
+            before = self.wanted
+            last = first if fresh and self._wanted() == before else self._plan()
         steps = [step for step in last.steps if step.id not in self.journal.done]
         self.journal.run_steps(steps, "stack")
         self.journal.wait_gone(steps)
