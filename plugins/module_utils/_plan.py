@@ -8,6 +8,7 @@ Shapes are those of the collection's result: see ``docs/architecture.md``.
 
 from __future__ import annotations
 
+import re
 from dataclasses import asdict, dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
@@ -17,7 +18,18 @@ INFO = "info"
 SEVERITIES = (ERROR, WARNING, INFO)
 
 REDACTED = "(redacted)"
-_SECRET_PARTS = ("password", "token", "secretdata", "privatekey", "credential")
+_SECRET_PARTS = (
+    "password",
+    "passwd",
+    "token",
+    "secret",
+    "secretdata",
+    "privatekey",
+    "apikey",
+    "accesskey",
+    "credential",
+)
+_ENV_PATH = re.compile(r"\.env\[([^\]]+)\]\.value$")
 
 
 @dataclass(frozen=True)
@@ -44,7 +56,8 @@ class Finding:
         """One line for a person: where, what, and what to do."""
         where = self.path or self.target
         text = f"{where}: {self.detail}" if where else self.detail
-        return f"{text} {self.remedy}".strip() if self.remedy else text
+        end = "" if text.endswith((".", "!", "?", ":")) else "."
+        return f"{text}{end} {self.remedy}" if self.remedy else text
 
 
 @dataclass(frozen=True)
@@ -123,11 +136,21 @@ def refusal(findings: Sequence[Finding]) -> str:
 def redacted(value: Any) -> Any:
     """The same value with the contents of secrets replaced (data of Secret objects, and keys that name a secret)."""
     if isinstance(value, Mapping):
-        of_secret = ("data", "stringData") if value.get("kind") == "Secret" else ()
-        return {k: _hidden(v) if k in of_secret or _names_secret(str(k)) else redacted(v) for k, v in value.items()}
+        hidden: Sequence[str] = ("data", "stringData") if value.get("kind") == "Secret" else ()
+        if isinstance(value.get("name"), str) and "value" in value and _names_secret(value["name"]):
+            hidden = ("value",)  # an environment variable
+        return {k: _hidden(v) if k in hidden or _is_secret_key(k, v) else redacted(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [redacted(v) for v in value]
     return value
+
+
+def _is_secret_key(key: Any, value: Any) -> bool:
+    """A key whose text is a secret; blocks and names of objects (``secret: {secretName: a}``) are none."""
+    found = _ENV_PATH.search(str(key))
+    if found:
+        return _names_secret(found.group(1))
+    return isinstance(value, str) and _names_secret(str(key))
 
 
 def _hidden(value: Any) -> Any:

@@ -45,11 +45,22 @@ class ClusterAction(ActionBase):
 
     def _policy(self, name: str) -> Dict[str, Any]:
         try:
-            # Beside the role or the playbook, and decrypted where it is a vault.
-            path = self._loader.get_real_file(self._find_needle("files", os.path.expanduser(str(name))))
-            return read_policy(path)
+            # Decrypted where it is a vault.
+            return read_policy(self._loader.get_real_file(self._found(os.path.expanduser(str(name)))))
         except (AnsibleError, BadFile) as error:
-            raise AnsibleActionFail(f"policy_files: {error}. Nothing has been changed.") from error
+            text = str(error).strip().rstrip(".")
+            raise AnsibleActionFail(f"policy_files: {text}. Nothing has been changed.") from None
+
+    def _found(self, name: str) -> str:
+        """The file as typed, from where Ansible was started, or beside the role or the playbook."""
+        if os.path.isfile(name):
+            return os.path.abspath(name)
+        try:
+            found: str = self._find_needle("files", name)
+        except AnsibleError:
+            beside = self._loader.get_basedir()
+            raise BadFile(f"{name}: is neither in {os.getcwd()} nor beside the playbook ({beside})") from None
+        return found
 
 
 class _Progress:

@@ -229,10 +229,11 @@ class Cluster:
         """Start kwok, which keeps the nodes' leases and gives plain pods a life."""
         if self.process("kwok").pid() is None:
             binary = programs.ensure("kwok", report)
-            command: list[str | Path] = [binary, "--kubeconfig", self.kubeconfig("kwok")]
-            for config in sorted(programs.PROGRAMS["kwok"].folder.glob("*.yaml")):
-                command += ["--config", config]
-            self.start("kwok", command)
+            # kwok takes its configuration and its stages as documents of one file.
+            parts = sorted(programs.PROGRAMS["kwok"].folder.glob("*.yaml"))
+            config = self.dir / "config" / "kwok.yaml"
+            config.write_text("---\n".join(part.read_text() for part in parts))
+            self.start("kwok", [binary, "--kubeconfig", self.kubeconfig("kwok"), "--config", config])
 
     def start(self, name: str, command: Sequence[str | Path], env: Mapping[str, str] | None = None) -> Process:
         """Start one more process that belongs to this cluster: ``down`` stops it too."""

@@ -51,6 +51,26 @@ KINDS = (
     "DaemonSet",
 )
 OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
+# Kinds of which one object of somebody else keeps our namespace from being removed.
+KEPT_KINDS = (
+    "ConfigMap",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "PersistentVolumeClaim",
+    "ResourceQuota",
+    "Role",
+    "RoleBinding",
+    "DaemonSet",
+    "Deployment",
+    "StatefulSet",
+    "ReplicaSet",
+    "Job",
+    "CronJob",
+    "Ingress",
+    "NetworkPolicy",
+    "Pod",
+)
 EXTRA_KINDS = (
     "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
 )
@@ -141,7 +161,8 @@ class StackRun:
         """Whether an NFD that is not ours runs. All workloads are only read where ours does not run already."""
         if not self.policy.nfd.enabled:
             return False
-        return not self.listings["Deployment"].items and foreign_nfd(self.connection) is not None
+        ours_runs = any(_is_nfd_master(item["metadata"]) for item in self.listings["Deployment"].items)
+        return not ours_runs and foreign_nfd(self.connection) is not None
 
     def _gpu_nodes(self) -> List[NodeFacts]:
         return [node_facts(node) for node in self.nodes if has_gpu(node["metadata"]["labels"])]
@@ -325,7 +346,7 @@ class StackRun:
             if wrote or not all_ready(stages, last.live):
                 self._replace_stuck_drivers(last)
                 wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
-                self.nodes = read_nodes(self.connection)
+                self._wait_for_discovery()
             relabel = self._relabel_plan()
             self.planner.write(self.journal, relabel)
             if not relabel:
@@ -334,6 +355,23 @@ class StackRun:
             last = self._plan()
             self.journal.run_steps(last.steps, "stack")
         return last
+
+    def _wait_for_discovery(self) -> None:
+        """Labels of GPU feature discovery come through NFD's master, a moment after its pods are ready."""
+
+        def missing(node: Mapping[str, Any]) -> str:
+            labels = node["metadata"]["labels"]
+            runs = labels.get("nvidia.com/gpu.deploy.gpu-feature-discovery") == "true"
+            return "no labels of GPU feature discovery yet" if runs and "nvidia.com/gpu.count" not in labels else ""
+
+        self.nodes = read_nodes(self.connection)
+        if self.policy.gfd.enabled and any(stage.operand.name == "gpu-feature-discovery" for stage in self._stages()):
+            self.nodes, gaps = wait_for_nodes(self.journal, self.nodes, missing, "GPU feature discovery")
+            if gaps:
+                name, text = sorted(gaps.items())[0]
+                raise self.journal.failure(
+                    f"stage GPU feature discovery: its pods are ready, but node {name} has {text}"
+                )
 
     def _replace_stuck_drivers(self, last: Plan) -> None:
         drivers = [
@@ -419,8 +457,8 @@ class _Removal:
     def _is_free(self, namespace: str) -> bool:
         """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""
         others = []
-        for kind in ("ConfigMap", "Secret", "Service", "ServiceAccount", "DaemonSet", "Deployment", "Pod"):
-            for item in list_objects(self.connection, kind, namespace, metadata_only=True).items:
+        for kind in KEPT_KINDS:
+            for item in list_objects(self.connection, kind, namespace, metadata_only=True, optional=True).items:
                 if not ours(item) and not _goes_by_itself(item):
                     others.append(f"{kind} {item['metadata']['name']}")
         if others:
@@ -452,6 +490,11 @@ def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:
     return NodeChange(
         node, (plan_removal(node_facts(node), nfd_ours=nfd_ours, taints=node["spec"].get("taints") or []),)
     )
+
+
+def _is_nfd_master(meta: Mapping[str, Any]) -> bool:
+    labels = meta.get("labels") or {}
+    return bool(labels.get("app.kubernetes.io/name") == "node-feature-discovery" and labels.get("role") == "master")
 
 
 def _goes_by_itself(item: Object) -> bool:

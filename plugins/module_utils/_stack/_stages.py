@@ -6,14 +6,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .._kube._connection import Deadline, KubeError
+from .._kube._connection import Deadline
 from .._kube._lists import list_objects
 from .._kube._resources import Object, Ref, path, ref
 from .._kube._wait import Check, Outcome, explain, pod_ready, rollout_state, wait
-from .._kube._watch import Mirror, Query
+from .._kube._watch import Mirror, Query, until
 from .._operands._types import Operand
+from .._plan import Action
 from ._facts import slim_node
 from ._journal import Journal
 
@@ -22,6 +24,7 @@ WORKLOADS = ("DaemonSet", "Deployment")
 LAST = "state-operator-validation"
 # An image that the registry does not have: the kubelet has tried it three times by then.
 FINAL_AFTER = 30.0
+SEEN_WITHIN = 30.0  # seconds in which the DaemonSet controller looks at a changed template
 REVISION = "controller-revision-hash"
 
 
@@ -120,23 +123,32 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
 
     A driver that runs is never touched here: it reaches a new version by a rollout. Returns how many were deleted.
     """
-    connection, deleted = journal.request.connection, 0
+    request, deleted = journal.request, 0
+    connection = request.connection
     for daemonset in daemonsets:
         namespace = daemonset["metadata"]["namespace"]
+        # The revision of the newest template is there once the controller has seen it.
+        until(connection, ref(daemonset), _seen, Deadline(min(SEEN_WITHIN, journal.request.deadline.left)))
         app = daemonset["spec"]["selector"]["matchLabels"]["app"]
         newest = _newest_revision(journal, namespace, app, str(daemonset["metadata"].get("uid")))
         for pod in list_objects(connection, "Pod", namespace, label_selector=f"app={app}").items:
             revision = pod["metadata"]["labels"].get(REVISION)
             if newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
                 name = str(pod["metadata"]["name"])
-                try:
-                    connection.request("DELETE", path("Pod", namespace, name), deadline=journal.request.deadline)
-                except KubeError as error:
-                    raise journal.failure(
-                        f"driver: pod {name}, which never became ready, cannot be replaced: {error}"
-                    ) from error
+                target = f"Pod {namespace}/{name}"
+                reason = "is of an older template and never became ready"
+                action = Action(f"delete {target}", "delete", target, reason, True)
+                act = partial(connection.request, "DELETE", path("Pod", namespace, name), deadline=request.deadline)
+                journal.carry_out([action], act, f"driver: {target} cannot be replaced")
                 deleted += 1
     return deleted
+
+
+def _seen(daemonset: Optional[Mapping[str, Any]]) -> bool:
+    if daemonset is None:
+        return True
+    status = daemonset.get("status") or {}
+    return int(status.get("observedGeneration") or 0) >= int(daemonset["metadata"].get("generation") or 0)
 
 
 def _newest_revision(journal: Journal, namespace: str, app: str, uid: str) -> str:
