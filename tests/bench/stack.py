@@ -371,8 +371,7 @@ class Bench:
             [self.programs / "ansible", "-i", "localhost,", "-c", "local", "localhost", "-m", "ping"]
         )
         code = "import time; began = time.perf_counter(); import kubernetes; print(time.perf_counter() - began)"
-        _unused, printed = self.timed([self.programs / "python", "-c", code])
-        return ping + float(printed)
+        return ping + float(self.timed([self.programs / "python", "-c", code])[1])
 
     def inside(self) -> float:
         """Seconds of our module's work in a process of its own, without imports."""
