@@ -38,11 +38,14 @@ class Journal:
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Add findings, each once."""
-        self.findings += [finding for finding in findings if finding not in self.findings]
+        for finding in findings:
+            if finding not in self.findings:
+                self.findings.append(finding)
 
     @property
     def remaining(self) -> List[str]:
-        return [action.id for action in self.planned if action.id not in set(self.done)]
+        done = set(self.done)
+        return [action.id for action in self.planned if action.id not in done]
 
     def result(self) -> Result:
         changed = bool(self.planned) if self.request.check else bool(self.done)

@@ -12,7 +12,7 @@ from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
 from .._operands import OPERANDS
 from .._operands._types import Operand
-from .._plan import ERROR, Failure, Finding, Result
+from .._plan import ERROR, WARNING, Failure, Finding, Result
 from .._policy._model import Policy
 from ._journal import Journal
 from ._nodes import NodeChange, NodePlanner
@@ -37,7 +37,17 @@ def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress) ->
             "(platform: kubernetes). Nothing has been changed."
         )
     parts = ("state-dcgm", "state-dcgm-exporter")
-    return _run(params, check, progress, _exporter_values(params), parts, ("nvidia-dcgm",))
+    result = _run(params, check, progress, _exporter_values(params), parts, ("nvidia-dcgm",))
+    result.findings += _of_hosts(params)
+    return result
+
+
+def _of_hosts(params: Mapping[str, Any]) -> List[Finding]:
+    """Options that mean something on hosts only, where they were set."""
+    defaults = {"port": 9400, "listen_address": "127.0.0.1", "hostengine": "standalone"}
+    detail = "has no effect with platform: kubernetes"
+    set_here = [name for name, value in defaults.items() if params.get(name) not in (None, value)]
+    return [Finding("option-of-hosts", WARNING, detail, path=name, remedy="Leave it out.") for name in set_here]
 
 
 def _run(
@@ -153,7 +163,7 @@ class PartRun(StackRun):
                 self.journal.add_findings([Finding("labels-missing", ERROR, detail, key, remedy=remedy)])
 
     def _need_runtime_class(self) -> None:
-        if self.absent or self.policy.nri_enabled or self.request.wait is False:
+        if self.absent or self.policy.nri_enabled:
             return
         name = self.policy.operator.runtime_class
         if self.connection.find(path("RuntimeClass", name=name)) is None:

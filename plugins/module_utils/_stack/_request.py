@@ -43,9 +43,19 @@ class Request:
             node_groups=list(params.get("node_groups") or []),
             drift=params.get("drift") or "correct",
             wait=bool(params.get("wait", True)),
-            stage_timeout=float(params.get("stage_timeout") or 1800),
-            deadline=Deadline(float(params.get("timeout") or 7200)),
+            stage_timeout=_seconds(params, "stage_timeout", 1800.0),
+            deadline=Deadline(_seconds(params, "timeout", 7200.0)),
         )
+
+
+def _seconds(params: Mapping[str, Any], name: str, default: float) -> float:
+    """A limit in seconds; None, for a module that lacks the option, means the default. Raises Failure below 1."""
+    value = params.get(name)
+    if value is None:
+        return default
+    if float(value) < 1:
+        raise Failure(f"{name} is {value}: seconds from 1 on are allowed. Nothing has been changed.")
+    return float(value)
 
 
 def read_policy(

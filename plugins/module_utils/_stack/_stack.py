@@ -51,6 +51,8 @@ KINDS = (
     "DaemonSet",
 )
 OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
+# Kinds of our CRDs whose objects are written by people; the others' objects are NFD's own.
+PEOPLES_KINDS = ("NodeFeatureRule", "NodeFeatureGroup")
 # Kinds of which one object of somebody else keeps our namespace from being removed.
 KEPT_KINDS = (
     "ConfigMap",
@@ -426,7 +428,7 @@ class _Removal:
         notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
         extra = [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
         made = plan(self.connection, [], kinds=[*KINDS, *extra], deadline=self.request.deadline)
-        made.steps = [step for step in made.steps if step.ref.kind != "Namespace" or self._is_free(step.ref.name)]
+        made.steps = [step for step in made.steps if self._may_go(step)]
         nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         changes = self._changes(nfd_ours)
         self.journal.expect(step.action() for step in made.steps)
@@ -453,6 +455,26 @@ class _Removal:
         which = ref(space)
         action = Action(f"release {which}", "update", str(which), "was made by others: what we added to it goes")
         self.journal.carry_out([action], partial(release, self.connection, which), f"{which} cannot be given back")
+
+    def _may_go(self, step: Step) -> bool:
+        if step.ref.kind == "Namespace":
+            return self._is_free(step.ref.name)
+        if step.ref.kind == "CustomResourceDefinition" and step.live is not None:
+            return self._is_unused(step.ref.name, str(step.live["spec"]["names"]["kind"]))
+        return True
+
+    def _is_unused(self, crd: str, kind: str) -> bool:
+        """Whether a CRD of ours has no objects that people made: they would go with it."""
+        if kind not in PEOPLES_KINDS:
+            return True
+        items = list_objects(self.connection, kind, metadata_only=True, optional=True).items
+        others = [str(item["metadata"]["name"]) for item in items if not ours(item)]
+        if others:
+            detail = f"stays, since these objects would go with it: {', '.join(sorted(others)[:5])}"
+            remedy = f"Delete it by hand when they may go: kubectl delete crd {crd}"
+            target = f"CustomResourceDefinition {crd}"
+            self.journal.add_findings([Finding("left", WARNING, detail, target, remedy=remedy)])
+        return not others
 
     def _is_free(self, namespace: str) -> bool:
         """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""

@@ -177,7 +177,7 @@ def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_con
 def test_without_a_driver_anywhere_the_nodes_are_named(fleets):
     fleet = fleets("default")
     fleet.empty()
-    failed = fleet.stack({"driver": {"enabled": False}}, stage_timeout=40)
+    failed = fleet.stack({"driver": {"enabled": False}}, stage_timeout=20)
     assert failed["failed"]
     first = failed["msg"].split("Install one there")[0]
     assert all(name in first for name in ("gpu-h100", "gpu-a100-mig", "gpu-t4"))
@@ -368,6 +368,56 @@ def test_a_namespace_with_somebody_elses_objects_stays_and_they_are_named(facts)
     assert any("precious" in finding["detail"] for finding in removed["findings"])
     assert facts.get("ConfigMap", "precious") is not None
     facts.kubectl("delete", "configmap", "precious", "-n", "gpu-operator", user="admin")
+
+
+@pytest.mark.rows("S40")
+def test_a_persons_rule_keeps_the_kind_that_it_is_of(facts):
+    _up(facts)
+    rule = {
+        "apiVersion": "nfd.k8s-sigs.io/v1alpha1",
+        "kind": "NodeFeatureRule",
+        "metadata": {"name": "precious"},
+        "spec": {"rules": [{"name": "a", "labels": {"example.com/a": "true"}}]},
+    }
+    facts.kubectl(*APPLY, user="admin", text=json.dumps(rule))
+    try:
+        removed = facts.run("cluster_policy", state="absent")
+        assert not removed["failed"], removed["msg"]
+        assert any("precious" in finding["detail"] for finding in removed["findings"])
+        assert facts.get("NodeFeatureRule", "precious", namespace="") is not None
+    finally:
+        facts.kubectl("delete", "nodefeaturerule", "precious", user="admin")
+    facts.empty()
+    assert facts.get("CustomResourceDefinition", "nodefeaturerules.nfd.k8s-sigs.io", namespace="") is None
+
+
+@pytest.mark.rows("S25")
+def test_an_extra_deployment_is_not_taken_for_our_nfd(facts):
+    """A second run must not deploy an NFD beside one of somebody else."""
+    facts.empty()
+    _namespace_gone(facts)
+    labels = {"app.kubernetes.io/name": "node-feature-discovery", "role": "master"}
+
+    def deployment(name, namespace, image):
+        spec = {"containers": [{"name": name, "image": image}]}
+        template = {"metadata": {"labels": labels}, "spec": spec}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {"name": name, "namespace": namespace, "labels": labels if name == "nfd-master" else {}},
+            "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
+        }
+
+    theirs = deployment("nfd-master", "default", "registry.example.com/node-feature-discovery:1")
+    facts.kubectl(*APPLY, user="admin", text=json.dumps(theirs))
+    try:
+        mine = deployment("mine", "gpu-operator", "registry.example.com/mine:1")
+        for _run in range(2):
+            done = _up(facts, {"extraObjects": [mine]}, wait=False)
+            assert not [target for target in _targets(done) if "node-feature-discovery" in target]
+        assert done["plan"] == []
+    finally:
+        facts.kubectl("delete", "deployment", "-n", "default", "nfd-master", user="admin")
 
 
 @pytest.mark.rows("S40", "STA-04")

@@ -80,6 +80,17 @@ def test_dcgm_exporter_with_metrics_of_its_own(running):
     assert running.get("ConfigMap", "metrics-config")["data"]["dcgm-metrics.csv"] == METRICS
 
 
+def test_dcgm_exporter_tells_of_options_that_hosts_only_know(running):
+    done = running.run("dcgm_exporter", platform="kubernetes", port=9500, check=True)
+    assert [finding["path"] for finding in done["findings"] if finding["id"] == "option-of-hosts"] == ["port"]
+
+
+def test_a_limit_of_no_seconds_is_refused(facts):
+    refused = facts.stack({}, stage_timeout=0)
+    assert refused["failed"]
+    assert "stage_timeout is 0" in refused["msg"]
+
+
 def test_dcgm_exporter_on_hosts_answers_that_it_is_not_there_yet(facts):
     refused = facts.run("dcgm_exporter", platform="systemd")
     assert refused["failed"]
