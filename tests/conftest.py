@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -16,6 +17,10 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("any", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("floor", settings.get_profile("any"), max_examples=10)
 settings.load_profile("any")
+
+# Programs that tests start find the collection as the tests do.
+_TREE = str(Path(__file__).resolve().parents[1] / "build/collections")
+os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_TREE, os.environ.get("PYTHONPATH")]))
 
 PROPERTY = "row"
 
