@@ -49,7 +49,13 @@ STAGES: tuple[Stage, ...] = (
         "the testbed's programs, built where the cache lacks them",
         (PYTHON, "-m", f"{HERE}.testbed.programs"),
     ),
-    pytest_stage("integration", "on a real control plane with simulated nodes", "tests/integration", *QUICK),
+    # Each worker has a control plane of its own; files stay whole, as their tests share one.
+    pytest_stage(
+        "integration",
+        "on real control planes with simulated nodes",
+        *("tests/integration", "-n", "2", "--dist", "loadfile"),
+        *QUICK,
+    ),
     pytest_stage("gates-fail", "each gate fails on a planted fault", "tests/gates", *QUICK),
     pytest_stage("long", "tests marked long", "tests", "-m", "long", long=True),
     Stage("floor-ansible", "the oldest ansible-core", (PYTHON, "-m", f"{HERE}.gates.floor", "ansible"), long=True),
