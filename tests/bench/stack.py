@@ -104,6 +104,7 @@ def run(names: set[str], repeats: int, report: Report) -> list[Row]:
     tools = [tool for tool in TOOLS if any(tool in figure.tools for figure in figures)]
     stated = machine.stated(machine.load())  # before anything of ours makes it work
     programs = peers.environment(report)
+    Cluster(HOME / "cluster").down()  # what a bench that was ended half-way left
     with Cluster(HOME / "cluster") as cluster:
         cluster.start_kwok(report)
         bench = Bench(cluster, programs, report)
