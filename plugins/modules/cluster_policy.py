@@ -247,6 +247,56 @@ found:
           description: Container runtime and version.
           returned: always
           type: str
+    offers:
+      description: What each node will offer, computed before anything is applied. The same in check mode. After a run
+        the nodes must show it.
+      returned: when the device plugin is wanted
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name of the node.
+          returned: always
+          type: str
+        resources:
+          description: Resources by name. Empty while they cannot be told.
+          returned: always
+          type: dict
+          sample: {"nvidia.com/gpu.shared": 8}
+        known:
+          description: Whether they could be computed.
+          returned: always
+          type: bool
+        detail:
+          description: Why they cannot be told or cannot be, or what is not as one might think.
+          returned: always
+          type: str
+        strategy:
+          description: MIG strategy.
+          returned: always
+          type: str
+        config:
+          description: Configuration of the device plugin that the node uses. Empty where there is none.
+          returned: always
+          type: str
+        mig:
+          description: MIG configuration of the node. Empty where its GPUs have no MIG.
+          returned: always
+          type: str
+        sharing:
+          description: One of V(none), V(time-slicing) and V(mps).
+          returned: always
+          type: str
+        one_a_container:
+          description: Whether a container that asks for two or more of a shared resource is turned away.
+          returned: always
+          type: bool
+        shares:
+          description: Percent of a GPU for each pod, by shared resource. With MPS a limit of memory and threads, with
+            time-slicing a part of the time.
+          returned: always
+          type: dict
+          sample: {"nvidia.com/gpu": 25}
     requests:
       description: Requests that this run sent to the API server.
       returned: success

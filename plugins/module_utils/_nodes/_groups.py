@@ -3,24 +3,27 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings per group of nodes: which nodes belong to a group, and what changes on each (S16, S26).
 
-A group is ``{name, selector, taint, mig, device_plugin, labels}``. Keys that come later are refused by name.
+A group is ``{name, selector, taint, mig, device_plugin, runtime, labels}``. Keys that come later are refused by name.
 """
 
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass, field
+import re
+from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._plan import ERROR, INFO, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
 from ._mig_guard import refusal
+from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 
-KEYS = ("name", "selector", "taint", "mig", "device_plugin", "labels")
-LATER_KEYS = ("driver", "runtime", "hidden_gpus", "ready_gate")
+KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "labels")
+LATER_KEYS = ("driver", "hidden_gpus", "ready_gate")
+_DNS = re.compile(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$")
 # Labels that have a key of their own in a group, or that are written from what was found on the node.
 _NOT_AS_LABEL = {
     MIG_CONFIG: "use the key mig",
@@ -38,6 +41,7 @@ class NodeGroup:
     taint: Optional[Taint] = None
     mig: str = ""
     device_plugin: str = ""
+    runtime: Optional[Runtime] = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def wanted_labels(self) -> Dict[str, str]:
@@ -111,6 +115,33 @@ class _Reader:
             return ""
         return raw
 
+    def runtime(self, raw: Any, group: str) -> Optional[Runtime]:
+        """The kind of a runtime, or a dictionary with it and where its files are."""
+        if raw is None:
+            return None
+        block = {"type": raw} if isinstance(raw, str) else raw
+        if not isinstance(block, Mapping) or set(block) - {"type", "config", "socket"}:
+            self.refuse("runtime", f"is {raw!r}: a runtime, or a dictionary with type, config and socket is allowed.")
+            return None
+        kind = block.get("type", "containerd")
+        known = {**PLAIN, **DISTRIBUTIONS}
+        if kind not in known:
+            self.refuse("runtime.type", f"is {kind!r}: {', '.join(known)} are allowed.")
+            return None
+        paths: Dict[str, str] = {}
+        for key in ("config", "socket"):
+            value = block.get(key)
+            if value is not None and not (isinstance(value, str) and value.startswith("/")):
+                self.refuse(f"runtime.{key}", f"is {value!r}: the path of a file on the node is allowed.")
+            elif value:
+                paths[key] = value
+        if not paths:
+            return known[kind]
+        if not _DNS.match(group):
+            detail = f"is {group!r}: a group with files of a runtime names a DaemonSet, small letters, digits and -."
+            self.refuse("name", detail)
+        return replace(known[kind], name=group, **paths)
+
     def labels(self, raw: Any) -> Dict[str, str]:
         if raw is None:
             return {}
@@ -173,6 +204,7 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
         taint=reader.taint(raw.get("taint")),
         mig=reader.config("mig", raw.get("mig")),
         device_plugin=reader.config("device_plugin", raw.get("device_plugin")),
+        runtime=reader.runtime(raw.get("runtime"), name),
         labels=reader.labels(raw.get("labels")),
     )
 
@@ -187,6 +219,7 @@ class Wanted:
     groups: Tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taint: Optional[Taint] = None
+    runtime: Optional[Runtime] = None
 
 
 def assign(
@@ -217,32 +250,49 @@ def assign(
             path = f"node_groups[{index}].selector"
             detail = f"({group.selector}) matches no GPU node now."
             findings.append(Finding("groups.empty", INFO, detail, group.name, path))
+    findings += _gaps(groups, wanted)
     return wanted, findings
+
+
+def _gaps(groups: Sequence[NodeGroup], wanted: Mapping[str, Wanted]) -> List[Finding]:
+    """GPU nodes that are in no group, where groups say which runtime their nodes have."""
+    left = sorted(name for name, one in wanted.items() if one.runtime is None)
+    if not left or not any(group.runtime for group in groups):
+        return []
+    detail = f"{_some(left)} {'is' if len(left) == 1 else 'are'} in no group with runtime: it is found by the node."
+    return [Finding("groups.gap", INFO, detail, _some(left), "node_groups")]
 
 
 def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], List[str]]) -> Wanted:
     labels: Dict[str, str] = {}
     owner: Dict[str, str] = {}
     found: Optional[Taint] = None
+    runtime: Optional[Runtime] = None
     for group in mine:
         settings: Dict[str, Any] = dict(group.wanted_labels())
         if group.taint is not None:
             settings["taint"] = group.taint
+        if group.runtime is not None:
+            settings["runtime"] = group.runtime
         for key, value in settings.items():
-            before = found if key == "taint" else labels.get(key)
+            before = {"taint": found, "runtime": runtime}.get(key, labels.get(key))
             if key in owner and before != value:
                 clashes.setdefault((f"{owner[key]} and {group.name}", _setting(key)), []).append(node)
                 continue
             owner[key] = group.name
             if key == "taint":
                 found = value
+            elif key == "runtime":
+                runtime = value
             else:
                 labels[key] = value
-    return Wanted(tuple(group.name for group in mine), labels, found)
+    return Wanted(tuple(group.name for group in mine), labels, found, runtime)
 
 
 def _setting(key: str) -> str:
-    return {MIG_CONFIG: "mig", PLUGIN_CONFIG: "device_plugin", "taint": "taint"}.get(key, f"label {key}")
+    return {MIG_CONFIG: "mig", PLUGIN_CONFIG: "device_plugin", "taint": "taint", "runtime": "runtime"}.get(
+        key, f"label {key}"
+    )
 
 
 def _some(names: Sequence[str]) -> str:

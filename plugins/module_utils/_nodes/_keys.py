@@ -91,6 +91,11 @@ def has_mig_devices(labels: Mapping[str, str]) -> bool:
     return any(key.startswith("nvidia.com/mig-") and key.endswith(".count") for key in labels)
 
 
+def serves(labels: Mapping[str, str]) -> bool:
+    """Whether the device plugin is to run on the node, now or as soon as the MIG manager is done."""
+    return labels.get(DEPLOY + "device-plugin") in ("true", "paused-for-mig-change")
+
+
 def transient(value: str) -> bool:
     """A value of a deploy label that an operand gave it while it worked, not a person."""
     return value in ("", "pre-installed", "paused-for-mig-change") or value.endswith("paused-for-driver-upgrade")

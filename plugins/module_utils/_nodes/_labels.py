@@ -34,15 +34,17 @@ from ._keys import (
 )
 from ._mig_guard import refusal
 from ._removal import plan_removal
+from ._runtimes import RUNTIME_LABEL
 
 __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
 
 
-def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = ()) -> LabelChange:
+def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = (), runtime: str = "") -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
     ``busy``: users' pods that hold GPUs of the node (``_mig_guard.busy_pods``): with any, ``nvidia.com/mig.config`` is
-    not set. They need to be known only where ``touches_mig`` is true of a plan without them.
+    not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``runtime``: name of the
+    node's container runtime, where it is another than that of most nodes.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -55,6 +57,7 @@ def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = ()) -> LabelCh
         _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node")
     else:
         _plan_deploy(policy, draft, busy)
+        _plan_runtime(draft, runtime)
     _plan_upgrade(policy, draft)
     return draft.change()
 
@@ -77,6 +80,7 @@ def _plan_present(draft: Draft) -> None:
 def _drop_all(draft: Draft, reason: str) -> None:
     for key in (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS):
         draft.drop(key, reason, transient)
+    _plan_runtime(draft, "")
 
 
 def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
@@ -93,6 +97,13 @@ def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
         detail = "uses a driver that was installed on the host: the driver operand stays away from it."
         remedy = f"When that driver has been removed, remove the label {DEPLOY}driver: the next run sets it anew."
         draft.find("nodes.pre-installed", INFO, detail, remedy)
+
+
+def _plan_runtime(draft: Draft, runtime: str) -> None:
+    if runtime:
+        draft.put(RUNTIME_LABEL, runtime, "its container runtime is set up by a toolkit of its own")
+    elif RUNTIME_LABEL in draft.labels.ours and draft.labels.undo(RUNTIME_LABEL, lambda _value: False):
+        draft.reasons[RUNTIME_LABEL] = "its container runtime is set up as on the other nodes"
 
 
 def _plan_key(draft: Draft, key: str, reason: str) -> None:

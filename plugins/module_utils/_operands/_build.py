@@ -361,6 +361,12 @@ def volume_name(config_name: str, taken: Iterable[str] = ()) -> str:
     return "config-" + hashlib.sha256(config_name.encode()).hexdigest()[:16]
 
 
+def without_label(key: str) -> Json:
+    """Affinity to nodes that do not have a label."""
+    term = {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}}
+
+
 # --- DaemonSets ----------------------------------------------------------------------------------------------------
 
 

@@ -67,6 +67,11 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     return [*rbac, entrypoint, *configs, *b.daemonset(pod, policy, facts)]
 
 
+def plugin_env(policy: Policy) -> List[Json]:
+    """Variables of the plugin's container, the policy's own among them."""
+    return b.merged_env(_environment(policy), policy.device_plugin.env)
+
+
 def _environment(policy: Policy) -> List[Json]:
     made = [
         b.env("PASS_DEVICE_SPECS", "true"),

@@ -130,6 +130,14 @@ def _what_is_missing(policy: Policy, os_tag: str, kernel: str) -> str:
     return ""
 
 
+def _mixed_runtimes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """Pods that use GPUs name a runtime class, which CRI-O has by CDI only."""
+    kinds = {node.runtime for node in facts.nodes if node.runtime in ("containerd", "docker", "crio")}
+    if policy.toolkit.enabled and len(kinds) > 1 and "crio" in kinds and not policy.cdi_enabled:
+        detail = f"is off, and nodes run {' and '.join(sorted(kinds))}: CRI-O has the runtime class by CDI only."
+        yield Finding("runtimes-mixed", ERROR, detail, "", "cdi.enabled", "Set cdi.enabled to true.")
+
+
 # Variables that the stack sets after the user's, because other operands depend on them.
 _OURS: Dict[str, Tuple[str, ...]] = {
     "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
@@ -164,6 +172,7 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _missing_objects,
     _same_file_twice,
     _unknown_os,
+    _mixed_runtimes,
     _env_without_effect,
     _driver_probes,
 )

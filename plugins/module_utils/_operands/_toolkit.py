@@ -9,6 +9,8 @@ import posixpath
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Sequence, Tuple
 
+from .._nodes._runtimes import PLAIN, RUNTIME_LABEL, split
+from .._nodes._runtimes import Runtime as Setup
 from .._policy._model import Json, Policy
 from . import _build as b
 from ._scripts import CONTAINER_TOOLKIT
@@ -58,15 +60,28 @@ RUNTIMES: Mapping[str, Runtime] = {
 def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     entrypoint = b.config_map(_ENTRYPOINT, facts.namespace, {"entrypoint.sh": CONTAINER_TOOLKIT}, {"app": NAME})
     role = [b.USE_PRIVILEGED_SCC, b.rule("apps", "daemonsets", "list")]
-    pod = _pod(policy, facts)
-    pod.own_configs = [entrypoint]
-    return [*b.rbac(ACCOUNT, facts.namespace, role), entrypoint, *b.daemonset(pod, policy, facts)]
+    made = [*b.rbac(ACCOUNT, facts.namespace, role), entrypoint]
+    first, others = split(node.runtime_setup for node in facts.nodes)
+    if not others and first == PLAIN[first.kind]:
+        first = PLAIN[facts.runtime]
+    for setup in (first, *others):
+        pod = _pod(policy, replace(facts, runtime=setup.kind), setup)
+        pod.own_configs = [entrypoint]
+        if setup in others:
+            # The app stays the same: MIG and driver manager find the toolkit's pods by it.
+            pod.name = f"{NAME}-{setup.name}"
+            pod.node_selector = {RUNTIME_LABEL: setup.name}
+            pod.labels = {"app": NAME, RUNTIME_LABEL: setup.name}
+        elif others:
+            pod.spec["affinity"] = b.without_label(RUNTIME_LABEL)
+        made += b.daemonset(pod, policy, facts)
+    return made
 
 
-def _pod(policy: Policy, facts: ClusterFacts) -> b.Pod:
+def _pod(policy: Policy, facts: ClusterFacts, setup: Setup) -> b.Pod:
     toolkit = policy.toolkit
     install_dir = toolkit.install_dir or DEFAULT_INSTALL_DIR
-    runtime_env, runtime_mounts, runtime_volumes = _runtime_access(policy, facts)
+    runtime_env, runtime_mounts, runtime_volumes = _runtime_access(policy, facts, setup)
     main = b.main_container(
         _CONTAINER,
         replace(toolkit, args=(), env=()),  # args are the entrypoint's; env is merged below
@@ -137,7 +152,7 @@ def _environment(policy: Policy, facts: ClusterFacts, install_dir: str) -> List[
 Access = Tuple[List[Json], List[Json], List[Json]]  # env, mounts, volumes
 
 
-def _runtime_access(policy: Policy, facts: ClusterFacts) -> Access:
+def _runtime_access(policy: Policy, facts: ClusterFacts, setup: Setup) -> Access:
     """What the container needs to reach the host's runtime. With NRI a socket alone: nothing is edited (RT-09)."""
     user = {item["name"]: item.get("value", "") for item in policy.toolkit.env}
     made: Access = ([b.env("RUNTIME", facts.runtime)], [], [])
@@ -145,18 +160,18 @@ def _runtime_access(policy: Policy, facts: ClusterFacts) -> Access:
         path = user.get("NRI_SOCKET") or "/var/run/nri/nri.sock"
         _reach(made, "nri-socket", path, "/runtime/nri-sock-dir/", ["NRI_SOCKET"], "DirectoryOrCreate")
     else:
-        _reach_files(made, facts.runtime, user, policy.operator.runtime_class)
+        _reach_files(made, setup, user, policy.operator.runtime_class)
     sources = user.get("RUNTIME_CONFIG_SOURCE")
     if sources:
         made[0].append(b.env("RUNTIME_CONFIG_SOURCE", _under_host(sources)))
     return made
 
 
-def _reach_files(made: Access, name: str, user: Dict[str, str], runtime_class: str) -> None:
-    runtime = RUNTIMES[name]
+def _reach_files(made: Access, setup: Setup, user: Dict[str, str], runtime_class: str) -> None:
+    name, runtime = setup.kind, RUNTIMES[setup.kind]
     if name == "containerd":
         made[0].append(b.env("CONTAINERD_RUNTIME_CLASS", runtime_class))
-    config = user.get(runtime.config_env) or user.get("RUNTIME_CONFIG") or runtime.config
+    config = user.get(runtime.config_env) or user.get("RUNTIME_CONFIG") or setup.config or runtime.config
     names = ["RUNTIME_CONFIG", runtime.config_env]
     _reach(made, f"{name}-config", config, "/runtime/config-dir/", names, "DirectoryOrCreate")
     if runtime.drop_in:
@@ -165,7 +180,7 @@ def _reach_files(made: Access, name: str, user: Dict[str, str], runtime_class: s
         _reach(made, f"{name}-drop-in-config", drop_in, "/runtime/config-dir.d/", names, "DirectoryOrCreate")
         made[0].append(b.env("RUNTIME_DROP_IN_CONFIG_HOST_PATH", drop_in))
     if runtime.socket:
-        path = user.get(runtime.socket_env) or runtime.socket
+        path = user.get(runtime.socket_env) or setup.socket or runtime.socket
         _reach(made, f"{name}-socket", path, "/runtime/sock-dir/", ["RUNTIME_SOCKET", runtime.socket_env], "")
 
 

@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from .._nodes._runtimes import PLAIN, Runtime
 from .._policy._model import Policy
 
 Object = Dict[str, Any]
@@ -22,6 +23,11 @@ class NodeFacts:
     annotations: Mapping[str, str] = field(default_factory=dict)
     runtime: str = "containerd"  # containerd, docker, crio
     kernel: str = ""  # feature.node.kubernetes.io/kernel-version.full
+    setup: Optional[Runtime] = None  # the runtime with its files; None: where ``runtime`` has them by default
+
+    @property
+    def runtime_setup(self) -> Runtime:
+        return self.setup or PLAIN.get(self.runtime) or PLAIN["containerd"]
 
     @property
     def os_id(self) -> str:

@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
+from .._nodes._runtimes import detect
 from .._operands._build import content_hash
 from .._operands._problems import named_by
 from .._operands._types import ClusterFacts, NodeFacts
@@ -53,13 +54,15 @@ def node_facts(node: Mapping[str, Any]) -> NodeFacts:
     meta = node["metadata"]
     labels = meta.get("labels") or {}
     info = node["status"].get("nodeInfo") or {}
-    runtime = str(info.get("containerRuntimeVersion", "")).split(":", 1)[0]
+    version = str(info.get("containerRuntimeVersion", ""))
+    runtime = version.split(":", 1)[0]
     return NodeFacts(
         name=meta["name"],
         labels=labels,
         annotations=meta.get("annotations") or {},
         runtime={"cri-o": "crio"}.get(runtime, runtime),
         kernel=labels.get(KERNEL, ""),
+        setup=detect(version, str(info.get("kubeletVersion", "")), labels),
     )
 
 

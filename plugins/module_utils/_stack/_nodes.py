@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -16,6 +16,7 @@ from .._nodes._change import LabelChange
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
+from .._nodes._runtimes import split
 from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
@@ -50,6 +51,13 @@ class NodeChange:
         """Whether the MIG manager will start."""
         return any(touches_mig(part) for part in self.parts)
 
+    def labels_after(self) -> Mapping[str, str]:
+        """The node's labels after all parts."""
+        labels: Dict[str, str] = dict(self.node["metadata"]["labels"])
+        for part in self.parts:
+            labels = {k: v for k, v in {**labels, **part.set}.items() if k not in part.remove}
+        return labels
+
     def actions(self) -> List[Action]:
         """Actions of all parts; where two parts set a key, the later one counts."""
         return list({action.id: action for part in self.parts for action in part.actions()}.values())
@@ -82,11 +90,13 @@ class NodePlanner:
         #: Names of configurations that exist; None where that is not known.
         self.mig_configs: Optional[Sequence[str]] = None
         self.plugin_configs: Optional[Sequence[str]] = None
+        self._runtimes: Dict[str, str] = {}
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
         wanted, findings = self._assign(nodes)
         self.busy = {}
+        self._name_runtimes(nodes)
         changes = self._changes(nodes, wanted)
         if any(change.touches_mig for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
@@ -94,6 +104,21 @@ class NodePlanner:
             changes = self._changes(nodes, wanted)
         findings = findings + [finding for change in changes for finding in change.findings]
         return [change for change in changes if change], findings
+
+    def facts_of(self, node: Object) -> NodeFacts:
+        """A node as operands see it, with what its groups say of its runtime."""
+        facts = node_facts(node)
+        mine = [group.runtime for group in self.groups if group.runtime and group.selector.matches(facts.labels)]
+        return replace(facts, runtime=mine[0].kind, setup=mine[0]) if mine else facts
+
+    def _name_runtimes(self, nodes: Sequence[Object]) -> None:
+        """Which nodes are labelled with their runtime: those that are not set up as the first one of the cluster is."""
+        self._runtimes = {}
+        if self.policy is None or not self.policy.toolkit.enabled:
+            return
+        found = {facts.name: facts.runtime_setup for facts in map(self.facts_of, nodes) if has_gpu(facts.labels)}
+        first, _others = split(found.values())
+        self._runtimes = {name: one.name for name, one in found.items() if one != first}
 
     def _assign(self, nodes: Sequence[Object]) -> Tuple[Dict[str, Wanted], List[Finding]]:
         if not self.groups:
@@ -111,13 +136,14 @@ class NodePlanner:
         busy = self.busy.get(facts.name, ())
         if self.policy is not None and not self.groups:
             # Groups that another run (gpu_nodes) set up are not this one's to take back.
-            return NodeChange(node, (plan_labels(self.policy, facts, busy),))
+            return NodeChange(node, (plan_labels(self.policy, facts, busy, self._runtimes.get(facts.name, "")),))
         first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
         if self.policy is None:
             return NodeChange(node, (first,))
         labels, annotations = first.applied(facts)
         after = NodeFacts(facts.name, labels, annotations, facts.runtime, facts.kernel)
-        return NodeChange(node, (first, plan_labels(self.policy, after, busy)))
+        second = plan_labels(self.policy, after, busy, self._runtimes.get(facts.name, ""))
+        return NodeChange(node, (first, second))
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes; a node that somebody else changed meanwhile is planned anew."""

@@ -16,6 +16,7 @@ from .._plan import ERROR, WARNING, Failure, Finding, Result
 from .._policy._model import Policy
 from ._journal import Journal
 from ._nodes import NodeChange, NodePlanner
+from ._offers import stale_labels
 from ._request import Progress, Request, read_policy
 from ._stack import StackRun
 
@@ -105,6 +106,8 @@ def _named(params: Mapping[str, Any], component: str) -> str:
 class PartRun(StackRun):
     """A run over some operands. Objects of other operands are neither changed nor removed."""
 
+    strict_configs = True
+
     def __init__(
         self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
     ) -> None:
@@ -150,6 +153,17 @@ class PartRun(StackRun):
     def _verify(self) -> None:
         if not self.absent and any(operand.name == "state-device-plugin" for operand in self.parts):
             super()._verify()
+            self._judge_discovery()
+
+    def _judge_discovery(self) -> None:
+        """GPU feature discovery is not this run's: it may have another config than the plugin (P097)."""
+        for node in self.nodes:
+            name, labels = str(node["metadata"]["name"]), node["metadata"]["labels"]
+            stale = stale_labels(self.offers[name], labels) if name in self.offers else ""
+            if stale:
+                detail = f"{stale}: GPU feature discovery does not run with this configuration (yet)."
+                remedy = "Give devicePlugin.config to gpufleet.nvidia.cluster_policy, which hands it to both."
+                self.journal.add_findings([Finding("plugin.labels", WARNING, detail, f"Node {name}", remedy=remedy)])
 
     def _need_labels(self) -> None:
         """Pods that no node asks for would be a success that proves nothing."""

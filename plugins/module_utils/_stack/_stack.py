@@ -15,6 +15,7 @@ from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
+from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
 from .._nodes._stage import gaps_of, offers, rows
@@ -29,6 +30,7 @@ from .._policy._model import Policy
 from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
 from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
+from ._offers import NodeOffer, Offers, mismatch, stale_labels
 from ._others import foreign_nfd, operator_findings
 from ._request import Progress, Request, read_policy
 from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
@@ -93,6 +95,9 @@ def cluster_policy(params: Mapping[str, Any], check: bool, progress: Progress) -
 class StackRun:
     """A run that brings the stack to its policy."""
 
+    #: Whether keys of a config that the device plugin passes over stop the run.
+    strict_configs = False
+
     def __init__(self, journal: Journal, policy: Policy) -> None:
         self.journal = journal
         self.request = journal.request
@@ -105,6 +110,8 @@ class StackRun:
         self.listings: Dict[str, Listing] = {}
         self.wanted: List[Object] = []
         self.planned_at = 0.0
+        self.predictor: Optional[Offers] = None
+        self.offers: Dict[str, NodeOffer] = {}
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
@@ -167,7 +174,7 @@ class StackRun:
         return not ours_runs and foreign_nfd(self.connection) is not None
 
     def _gpu_nodes(self) -> List[NodeFacts]:
-        return [node_facts(node) for node in self.nodes if has_gpu(node["metadata"]["labels"])]
+        return [self.planner.facts_of(node) for node in self.nodes if has_gpu(node["metadata"]["labels"])]
 
     # -- planning ----------------------------------------------------------------------------------------------------
 
@@ -276,7 +283,33 @@ class StackRun:
     def _relabel_plan(self) -> List[NodeChange]:
         changes, findings = self.planner.plan(self.nodes)
         self.journal.add_findings(findings)
+        self._predict(changes)
         return changes
+
+    def _runs_plugin(self) -> bool:
+        return any(operand.name == "state-device-plugin" for operand, _objects in self.built)
+
+    def _predict(self, changes: List[NodeChange]) -> None:
+        """What each node will offer once its labels are changed."""
+        if not self._runs_plugin():
+            return
+        if self.predictor is None:
+            self.predictor = Offers(self.policy, self._plugin_configs(), self.strict_configs)
+        after = {change.name: change.labels_after() for change in changes}
+        nodes = [(str(node["metadata"]["name"]), node["metadata"]["labels"]) for node in self.nodes]
+        self.offers, findings = self.predictor.of_nodes(
+            (name, labels, after.get(name, labels)) for name, labels in nodes
+        )
+        self.journal.add_findings(findings)
+
+    def _plugin_configs(self) -> Optional[Mapping[str, str]]:
+        """The plugin's configs by name: the policy's, or those of the ConfigMap that it names."""
+        config = self.policy.device_plugin.config
+        if config.data is not None or not config.name:
+            return config.data or {}
+        live = self.connection.find(path("ConfigMap", self.request.namespace, config.name))
+        found: Optional[Mapping[str, str]] = live.get("data") if live else None
+        return found
 
     def _refuse(self) -> None:
         """Nothing is written while there is an error among the findings."""
@@ -387,10 +420,12 @@ class StackRun:
         """Each node's allocatable GPUs, which only the kubelet writes."""
         if not self.policy.device_plugin.enabled:
             return
-        names = {node["metadata"]["name"] for node in self.nodes if _serves(node)}
+        names = {node["metadata"]["name"] for node in self.nodes if serves(node["metadata"]["labels"])}
 
         def missing(node: Mapping[str, Any]) -> str:
-            return "; ".join(gaps_of(node)) if node["metadata"]["name"] in names else ""
+            if node["metadata"]["name"] not in names:
+                return ""
+            return self._unlike_computed(node)
 
         current, gaps = wait_for_nodes(self.journal, self.nodes, missing, "allocatable")
         self.nodes = current
@@ -405,7 +440,19 @@ class StackRun:
             more = f" (and {len(gaps) - 1} more nodes)" if len(gaps) > 1 else ""
             raise self.journal.failure(f"device plugin: its pods are ready, but node {name} {text}{more}")
 
+    def _unlike_computed(self, node: Mapping[str, Any]) -> str:
+        """How a node differs from what was computed for it, or else from what its hardware labels say."""
+        one, labels = self.offers.get(str(node["metadata"]["name"])), node["metadata"]["labels"]
+        if one is None or (one.offer is None and not one.problem):
+            return "; ".join(gaps_of(node))
+        return mismatch(one, labels, offers(node)) or (stale_labels(one, labels) if self._runs_discovery() else "")
+
+    def _runs_discovery(self) -> bool:
+        return any(operand.name == "gpu-feature-discovery" for operand, _objects in self.built)
+
     def _report(self, last: Plan) -> None:
+        if self._runs_plugin():
+            self.journal.found["offers"] = [one.row() for _name, one in sorted(self.offers.items())]
         self.journal.found.update(
             namespace=self.request.namespace,
             release=self.policy.release,
@@ -523,7 +570,3 @@ def _goes_by_itself(item: Object) -> bool:
     """Objects that Kubernetes puts into each namespace, and those that go with their owner."""
     name = item["metadata"]["name"]
     return bool(item["metadata"].get("ownerReferences")) or name in ("kube-root-ca.crt", "default")
-
-
-def _serves(node: Mapping[str, Any]) -> bool:
-    return bool(node["metadata"]["labels"].get("nvidia.com/gpu.deploy.device-plugin") == "true")

@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups imp
     plan_group,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import MIG_CONFIG, PLUGIN_CONFIG
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._runtimes import DISTRIBUTIONS, Runtime
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._selector import SelectorError, parse
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._taints import taint
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import NodeFacts
@@ -149,7 +150,7 @@ def test_a_group_is_read() -> None:
     assert groups({"name": "all", "taint": False})[0].taint is None
 
 
-@pytest.mark.parametrize("key", ["driver", "runtime", "hidden_gpus", "ready_gate"])
+@pytest.mark.parametrize("key", ["driver", "hidden_gpus", "ready_gate"])
 def test_keys_of_later_releases_are_refused_by_name(key: str) -> None:
     (finding,) = parse_groups([{"name": "a", key: {}}])[1]
     assert (finding.id, finding.path) == ("groups.unsupported", f"node_groups[0].{key}")
@@ -186,8 +187,8 @@ def test_what_is_wrong_is_named_with_its_path(raw: Any, found: tuple[str, str]) 
 
 
 def test_all_problems_are_told_at_once() -> None:
-    assert problems({"name": "a"}, {"name": "a", "mig": 1, "runtime": "x"}) == [
-        ("groups.unsupported", "node_groups[1].runtime"),
+    assert problems({"name": "a"}, {"name": "a", "mig": 1, "hidden_gpus": "x"}) == [
+        ("groups.unsupported", "node_groups[1].hidden_gpus"),
         ("groups.invalid", "node_groups[1].mig"),
         ("groups.invalid", "node_groups[1].name"),
     ]
@@ -317,3 +318,42 @@ def test_the_layout_of_a_busy_node_is_not_touched() -> None:
     assert len(back.findings) == 1
     again = NodeFacts("n", *back.applied(done))
     assert plan_group(again, Wanted(), []).applied(again) == (node.labels, {}), "what was held back is still remembered"
+
+
+@pytest.mark.rows("S53", "L30", "L31")
+def test_a_group_says_which_runtime_its_nodes_have_and_where_its_files_are() -> None:
+    (plain, own), findings = parse_groups(
+        [
+            {"name": "a", "selector": "pool=a", "runtime": "k3s"},
+            {"name": "b", "selector": "pool=b", "runtime": {"type": "containerd", "config": "/opt/config.toml"}},
+        ]
+    )
+    assert findings == []
+    assert plain.runtime == DISTRIBUTIONS["k3s"]
+    assert own.runtime == Runtime("b", "containerd", "/opt/config.toml", "")
+
+
+@pytest.mark.rows("S53")
+@pytest.mark.parametrize(
+    ("group", "path"),
+    [
+        ({"name": "a", "runtime": "podman"}, "node_groups[0].runtime.type"),
+        ({"name": "a", "runtime": {"type": "crio", "config": "crio.conf"}}, "node_groups[0].runtime.config"),
+        ({"name": "a", "runtime": {"socked": "/x"}}, "node_groups[0].runtime"),
+        ({"name": "A b", "runtime": {"config": "/x"}}, "node_groups[0].name"),
+    ],
+)
+def test_a_runtime_that_cannot_be_is_refused_with_its_path(group: dict[str, Any], path: str) -> None:
+    assert [finding.path for finding in parse_groups([group])[1]] == [path]
+
+
+@pytest.mark.rows("S53")
+def test_overlaps_of_runtimes_are_refused_and_gaps_are_told() -> None:
+    made = groups(
+        {"name": "a", "selector": "pool=a", "runtime": "k3s"}, {"name": "b", "selector": "disk", "runtime": "crio"}
+    )
+    nodes = [NodeFacts("n1", {"pool": "a"}), NodeFacts("n2", {"pool": "a", "disk": "x"}), NodeFacts("n3")]
+    found = {finding.id: finding for finding in assign(made, nodes)[1]}
+    assert found["groups.overlap"].detail.startswith("runtime differs between the groups a and b, and n2")
+    assert found["groups.gap"].target == "n3"
+    assert "groups.gap" not in {finding.id for finding in assign(groups({"name": "a", "mig": "x"}), nodes)[1]}

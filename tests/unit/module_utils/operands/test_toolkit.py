@@ -9,11 +9,21 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._runtimes import (
+    DISTRIBUTIONS,
+    PLAIN,
+    detect,
+    split,
+)
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import problems
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import cluster_runtime
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import (
     cluster,
     container_of,
     env_of,
     mounts_of,
+    node,
     objects_of,
     pod_of,
     policy_of,
@@ -210,3 +220,84 @@ def test_another_nri_socket_is_followed() -> None:
     pod = toolkit(values=NRI, NRI_SOCKET="/run/k3s/nri/other.sock")
     assert folders(pod) == {"/runtime/nri-sock-dir/": "/run/k3s/nri"}
     assert env_of(pod["containers"][0])["NRI_SOCKET"] == "/runtime/nri-sock-dir/other.sock"
+
+
+def _nodes(*runtimes: str) -> ClusterFacts:
+    setups = {**PLAIN, **DISTRIBUTIONS}
+    found = [node(f"n{i}", runtime=setups[r].kind, setup=setups[r]) for i, r in enumerate(runtimes)]
+    return cluster(*found, runtime=cluster_runtime(found))
+
+
+@pytest.mark.rows("S53", "L30", "L31")
+def test_each_runtime_of_a_cluster_has_a_toolkit_of_its_own() -> None:
+    facts = _nodes("containerd", "crio", "k3s", "k3s")
+    made = {key: o for key, o in objects_of(policy_of(), facts).items() if key.startswith(f"DaemonSet/{NAME}")}
+    pods = {key.removeprefix(f"DaemonSet/{NAME}"): o["spec"]["template"]["spec"] for key, o in made.items()}
+    assert sorted(pods) == ["", "-crio", "-k3s"]
+    assert {name: env_of(pod["containers"][0])["RUNTIME"] for name, pod in pods.items()} == {
+        "": "containerd",
+        "-crio": "crio",
+        "-k3s": "containerd",
+    }
+    assert {name: pod["nodeSelector"].get("gpufleet.io/runtime") for name, pod in pods.items()} == {
+        "": None,
+        "-crio": "crio",
+        "-k3s": "k3s",
+    }
+    (term,) = pods[""]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert term == {"matchExpressions": [{"key": "gpufleet.io/runtime", "operator": "DoesNotExist"}]}
+    assert folders(pods["-k3s"])["/runtime/config-dir/"] == "/var/lib/rancher/k3s/agent/etc/containerd"
+    assert folders(pods["-k3s"])["/runtime/sock-dir/"] == "/run/k3s/containerd"
+    # What finds the toolkit's pods does so by their app.
+    assert {o["spec"]["template"]["metadata"]["labels"]["app"] for o in made.values()} == {NAME}
+
+
+@pytest.mark.rows("S53", "L31")
+def test_a_cluster_of_one_distribution_has_one_toolkit_with_its_files() -> None:
+    pod = pod_of(policy_of(), NAME, _nodes("rke2", "rke2"))
+    assert folders(pod)["/runtime/config-dir/"] == "/var/lib/rancher/rke2/agent/etc/containerd"
+    assert "affinity" not in pod
+    given = policy_of({"toolkit": {"env": [{"name": "CONTAINERD_CONFIG", "value": "/opt/containerd/config.toml"}]}})
+    assert folders(pod_of(given, NAME, _nodes("rke2")))["/runtime/config-dir/"] == "/opt/containerd"
+
+
+@pytest.mark.rows("S53")
+def test_the_plain_toolkit_does_not_change_hands_when_numbers_do() -> None:
+    for names in (["crio", "containerd"], ["crio", "crio", "containerd"], ["k3s", "containerd", "k3s"]):
+        first, others = split({**PLAIN, **DISTRIBUTIONS}[name] for name in names)
+        assert first == PLAIN["containerd"]
+        assert {one.name for one in others} == set(names) - {"containerd"}
+    assert split([]) == (PLAIN["containerd"], [])
+
+
+@pytest.mark.rows("S53", "L30", "L31")
+@pytest.mark.parametrize(
+    ("runtime", "kubelet", "labels", "name"),
+    [
+        ("containerd://2.2.3", "v1.36.3", {}, "containerd"),
+        ("cri-o://1.36.0", "v1.36.3", {}, "crio"),
+        ("docker://28.0", "v1.36.3", {}, "docker"),
+        ("containerd://2.2.3-k3s1", "v1.36.3+k3s1", {}, "k3s"),
+        ("docker://28.0", "v1.36.3+k3s1", {}, "docker"),
+        ("containerd://2.2.3", "v1.36.3+rke2r1", {}, "rke2"),
+        ("containerd://2.2.3", "v1.36.3+k0s", {}, "k0s"),
+        ("containerd://2.2.3", "v1.36.3", {"microk8s.io/cluster": "true"}, "microk8s"),
+        ("", "", {}, "containerd"),
+        ("containerd://2.2.3", "v1.36.3-eks-1", {}, "containerd"),
+    ],
+)
+def test_a_runtime_is_known_by_the_marks_of_its_node(
+    runtime: str, kubelet: str, labels: dict[str, str], name: str
+) -> None:
+    assert detect(runtime, kubelet, labels).name == name
+
+
+@pytest.mark.rows("S53", "L30")
+def test_crio_beside_containerd_needs_cdi() -> None:
+    facts = _nodes("containerd", "crio")
+    off = [f.id for f in problems(policy_of(NO_CDI), facts)]
+    assert "runtimes-mixed" in off
+    assert "runtimes-mixed" not in [f.id for f in problems(policy_of(), facts)]
+    assert "runtimes-mixed" not in [f.id for f in problems(policy_of(NO_CDI), _nodes("crio"))]

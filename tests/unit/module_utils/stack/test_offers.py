@@ -1,0 +1,147 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What nodes will offer by a policy and their labels, and what is said when they do not."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding, errors
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._offers import (
+    NodeOffer,
+    Offers,
+    mismatch,
+    stale_labels,
+)
+from ansible_collections.gpufleet.nvidia.tests.helpers.operands import policy_of
+
+SERVED = {"nvidia.com/gpu.deploy.device-plugin": "true"}
+H200 = {
+    **SERVED,
+    "nvidia.com/mig.capable": "true",
+    "nvidia.com/gpu.product": "NVIDIA-H200",
+    "nvidia.com/gpu.count": "8",
+    "nvidia.com/gpu.memory": "143771",
+}
+GPU = "nvidia.com/gpu"
+SHARED = json.dumps({"version": "v1", "sharing": {"timeSlicing": {"resources": [{"name": GPU, "replicas": 4}]}}})
+
+
+def predict(
+    labels: dict[str, str], after: Any = None, strict: bool = True, **values: Any
+) -> tuple[NodeOffer, list[Finding]]:
+    texts = (values.get("devicePlugin") or {}).get("config", {}).get("data", {})
+    made = Offers(policy_of(values), texts, strict)
+    found, findings = made.of_nodes([("n", labels, {**labels, **(after or {})})])
+    return found["n"], findings
+
+
+def configs(**data: str) -> dict[str, Any]:
+    return {"config": {"create": True, "name": "configs", "default": "", "data": data}}
+
+
+@pytest.mark.rows("PLG-02", "S17")
+@pytest.mark.parametrize(
+    ("labels", "layout", "strategy", "wanted"),
+    [
+        (H200, "all-disabled", "single", {GPU: 8}),
+        (H200, "all-1g.18gb", "single", {GPU: 56}),
+        (H200, "all-1g.18gb", "mixed", {"nvidia.com/mig-1g.18gb": 56}),
+        (H200, "all-1g.35gb", "mixed", {"nvidia.com/mig-1g.35gb": 32}),
+        (
+            {**H200, "nvidia.com/gpu.product": "NVIDIA-H200-MIG-1g.18gb", GPU + ".count": "56",
+             "nvidia.com/mig.config": "all-1g.18gb"},
+            "all-3g.71gb",
+            "single",
+            {GPU: 16},
+        ),
+        ({**H200, "nvidia.com/mig.capable": "false"}, "", "mixed", {GPU: 8}),
+    ],
+)  # fmt: skip
+def test_boards_are_counted_and_partitioned(
+    labels: dict[str, str], layout: str, strategy: str, wanted: dict[str, int]
+) -> None:
+    one, findings = predict(labels, {"nvidia.com/mig.config": layout} if layout else {}, mig={"strategy": strategy})
+    assert errors(findings) == []
+    assert one.offer is not None
+    assert one.offer.resources == wanted
+
+
+@pytest.mark.rows("PLG-02")
+@pytest.mark.parametrize(
+    ("labels", "words"),
+    [
+        ({**H200, GPU + ".count": "0", GPU + ".product": "NVIDIA-H200-MIG-INVALID"}, "counted"),
+        (SERVED, "counted"),
+        ({**H200, "nvidia.com/mig-1g.18gb.count": "7"}, "do not tell"),
+        ({**H200, "nvidia.com/mig.config": "of-my-own"}, "do not tell"),
+    ],
+)
+def test_what_cannot_be_told_is_said(labels: dict[str, str], words: str) -> None:
+    one, findings = predict(labels, mig={"strategy": "mixed"})
+    assert (one.offer, one.row()["known"], one.row()["resources"]) == (None, False, {})
+    assert words in one.unknown
+    assert errors(findings) == []
+
+
+@pytest.mark.rows("P077", "PLG-04")
+def test_a_mixed_layout_is_refused_before_the_product_is_known() -> None:
+    unknown = {**SERVED, "nvidia.com/mig.capable": "true"}
+    (finding,) = predict(unknown, {"nvidia.com/mig.config": "all-balanced"}, mig={"strategy": "single"})[1]
+    assert finding.severity == "error"
+    assert "Set mig.strategy to mixed" in finding.remedy
+
+
+@pytest.mark.rows("PLG-08")
+def test_a_label_that_names_no_config_is_refused() -> None:
+    (finding,) = predict(H200, {"nvidia.com/device-plugin.config": "share"}, devicePlugin=configs(shared=SHARED))[1]
+    assert finding.id == "plugin.impossible"
+    assert "which no configuration is named (shared)" in finding.detail
+
+
+@pytest.mark.rows("PLG-01", "P098", "S03")
+def test_keys_without_effect_stop_the_plugins_module_and_are_told_by_the_stack() -> None:
+    bad = configs(own="resources: {gpus: [{pattern: a, name: b}]}")
+    assert [f.severity for f in predict(H200, devicePlugin=bad)[1]] == ["error"]
+    assert [f.severity for f in predict(H200, strict=False, devicePlugin=bad)[1]] == ["warning"]
+
+
+@pytest.mark.rows("PLG-06")
+def test_xids_that_are_no_numbers_are_told() -> None:
+    env = [{"name": "DP_DISABLE_HEALTHCHECKS", "value": "68,not-an-int,67"}]
+    (finding,) = predict(H200, devicePlugin={"env": env})[1]
+    assert "not-an-int" in finding.detail
+
+
+@pytest.mark.rows("P094", "PLG-03")
+@pytest.mark.parametrize(
+    ("have", "words"),
+    [
+        ({GPU: 8}, "does not use the configuration shared"),
+        ({}, "registered nothing"),
+        ({GPU: 28}, "missing or unhealthy"),
+        ({"nvidia.com/mig-1g.18gb": 7}, "another layout"),
+    ],
+)
+def test_a_node_that_differs_is_explained(have: dict[str, int], words: str) -> None:
+    one = predict(H200, {"nvidia.com/device-plugin.config": "shared"}, devicePlugin=configs(shared=SHARED))[0]
+    assert mismatch(one, H200, {GPU: 32}) == ""
+    assert words in mismatch(one, H200, have)
+    assert "computed was 32 nvidia.com/gpu" in mismatch(one, H200, have)
+
+
+@pytest.mark.rows("P094")
+def test_a_layout_that_is_not_there_yet_explains_the_difference() -> None:
+    labels = {**H200, "nvidia.com/mig.config": "all-1g.18gb", "nvidia.com/mig.config.state": "failed"}
+    assert "all-1g.18gb is in state failed" in mismatch(predict(labels)[0], labels, {GPU: 8})
+
+
+@pytest.mark.rows("P097", "GF-04")
+def test_labels_of_another_config_are_seen() -> None:
+    one = predict(H200, {"nvidia.com/device-plugin.config": "shared"}, devicePlugin=configs(shared=SHARED))[0]
+    assert stale_labels(one, {**H200, GPU + ".product": "NVIDIA-H200-SHARED", GPU + ".replicas": "4"}) == ""
+    assert "replicas=1, computed was 4" in stale_labels(one, {GPU + ".replicas": "1"})
