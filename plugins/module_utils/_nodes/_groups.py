@@ -3,27 +3,26 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings per group of nodes: which nodes belong to a group, and what changes on each (S16, S26).
 
-A group is ``{name, selector, taint, mig, device_plugin, runtime, labels}``. Keys that come later are refused by name.
+A group is ``{name, selector, taint, mig, device_plugin, runtime, driver, labels}``. Keys that come later are refused.
 """
 
 from __future__ import annotations
 
 import difflib
-import re
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._plan import ERROR, INFO, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
+from ._drivers import GROUP_NAME, Driver, read_driver
 from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
 from ._mig_guard import refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 
-KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "labels")
-LATER_KEYS = ("driver", "hidden_gpus", "ready_gate")
-_DNS = re.compile(r"[a-z0-9]([-a-z0-9]{0,20}[a-z0-9])?$")
+KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels")
+LATER_KEYS = ("hidden_gpus", "ready_gate")
 # Labels that have a key of their own in a group, or that are written from what was found on the node.
 _NOT_AS_LABEL = {
     MIG_CONFIG: "use the key mig",
@@ -42,6 +41,7 @@ class NodeGroup:
     mig: str = ""
     device_plugin: str = ""
     runtime: Optional[Runtime] = None
+    driver: Optional[Driver] = None
     labels: Mapping[str, str] = field(default_factory=dict)
 
     def wanted_labels(self) -> Dict[str, str]:
@@ -137,7 +137,7 @@ class _Reader:
                 paths[key] = value
         if not paths:
             return known[kind]
-        if not _DNS.match(group):
+        if not GROUP_NAME.match(group):
             detail = f"is {group!r}: a group with files of a runtime names a DaemonSet, small letters, digits and -."
             self.refuse("name", detail)
         return replace(known[kind], name=group, **paths)
@@ -205,6 +205,7 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
         mig=reader.config("mig", raw.get("mig")),
         device_plugin=reader.config("device_plugin", raw.get("device_plugin")),
         runtime=reader.runtime(raw.get("runtime"), name),
+        driver=read_driver(raw.get("driver"), name, reader.refuse),
         labels=reader.labels(raw.get("labels")),
     )
 
@@ -220,6 +221,7 @@ class Wanted:
     labels: Mapping[str, str] = field(default_factory=dict)
     taint: Optional[Taint] = None
     runtime: Optional[Runtime] = None
+    driver: Optional[Driver] = None
 
 
 def assign(
@@ -255,12 +257,15 @@ def assign(
 
 
 def _gaps(groups: Sequence[NodeGroup], wanted: Mapping[str, Wanted]) -> List[Finding]:
-    """GPU nodes that are in no group, where groups say which runtime their nodes have."""
-    left = sorted(name for name, one in wanted.items() if one.runtime is None)
-    if not left or not any(group.runtime for group in groups):
-        return []
-    detail = f"{_some(left)} {'is' if len(left) == 1 else 'are'} in no group with runtime: it is found by the node."
-    return [Finding("groups.gap", INFO, detail, _some(left), "node_groups")]
+    """GPU nodes that are in no group, where groups say which runtime or driver their nodes have."""
+    instead = {"runtime": "it is found by the node", "driver": "it is the policy's"}
+    findings = []
+    for key, what in instead.items():
+        left = sorted(name for name, one in wanted.items() if getattr(one, key) is None)
+        if left and any(getattr(group, key) for group in groups):
+            detail = f"{_some(left)} {'is' if len(left) == 1 else 'are'} in no group with {key}: there {what}."
+            findings.append(Finding("groups.gap", INFO, detail, _some(left), "node_groups"))
+    return findings
 
 
 def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], List[str]]) -> Wanted:
@@ -268,14 +273,17 @@ def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], 
     owner: Dict[str, str] = {}
     found: Optional[Taint] = None
     runtime: Optional[Runtime] = None
+    driver: Optional[Driver] = None
     for group in mine:
         settings: Dict[str, Any] = dict(group.wanted_labels())
         if group.taint is not None:
             settings["taint"] = group.taint
         if group.runtime is not None:
             settings["runtime"] = group.runtime
+        if group.driver is not None:
+            settings["driver"] = group.driver
         for key, value in settings.items():
-            before = {"taint": found, "runtime": runtime}.get(key, labels.get(key))
+            before = {"taint": found, "runtime": runtime, "driver": driver}.get(key, labels.get(key))
             if key in owner and before != value:
                 clashes.setdefault((f"{owner[key]} and {group.name}", _setting(key)), []).append(node)
                 continue
@@ -284,15 +292,21 @@ def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], 
                 found = value
             elif key == "runtime":
                 runtime = value
+            elif key == "driver":
+                driver = value
             else:
                 labels[key] = value
-    return Wanted(tuple(group.name for group in mine), labels, found, runtime)
+    return Wanted(tuple(group.name for group in mine), labels, found, runtime, driver)
 
 
 def _setting(key: str) -> str:
-    return {MIG_CONFIG: "mig", PLUGIN_CONFIG: "device_plugin", "taint": "taint", "runtime": "runtime"}.get(
-        key, f"label {key}"
-    )
+    return {
+        MIG_CONFIG: "mig",
+        PLUGIN_CONFIG: "device_plugin",
+        "taint": "taint",
+        "runtime": "runtime",
+        "driver": "driver",
+    }.get(key, f"label {key}")
 
 
 def _some(names: Sequence[str]) -> str:

@@ -9,11 +9,12 @@ What is written is remembered on the node (see ``_change``), and ``_removal`` gi
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Mapping, Optional, Sequence
 
 from .._plan import INFO, WARNING
 from .._policy._model import Policy
 from ._change import POLICY_MEMORY, Draft, LabelChange, Node
+from ._drivers import DRIVER_LABEL
 from ._keys import (
     ALL_DISABLED,
     CONTAINER_KEYS,
@@ -39,12 +40,14 @@ from ._runtimes import RUNTIME_LABEL
 __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
 
 
-def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = (), runtime: str = "") -> LabelChange:
+def plan_labels(
+    policy: Policy, node: Node, busy: Sequence[str] = (), apart: Optional[Mapping[str, str]] = None
+) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
     ``busy``: users' pods that hold GPUs of the node (``_mig_guard.busy_pods``): with any, ``nvidia.com/mig.config`` is
-    not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``runtime``: name of the
-    node's container runtime, where it is another than that of most nodes.
+    not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``apart``: labels of ours
+    that choose the node's toolkit or driver, where it has another than most nodes.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -57,7 +60,7 @@ def plan_labels(policy: Policy, node: Node, busy: Sequence[str] = (), runtime: s
         _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node")
     else:
         _plan_deploy(policy, draft, busy)
-        _plan_runtime(draft, runtime)
+        _plan_apart(draft, apart or {})
     _plan_upgrade(policy, draft)
     return draft.change()
 
@@ -80,7 +83,7 @@ def _plan_present(draft: Draft) -> None:
 def _drop_all(draft: Draft, reason: str) -> None:
     for key in (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS):
         draft.drop(key, reason, transient)
-    _plan_runtime(draft, "")
+    _plan_apart(draft, {})
 
 
 def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
@@ -99,11 +102,12 @@ def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
         draft.find("nodes.pre-installed", INFO, detail, remedy)
 
 
-def _plan_runtime(draft: Draft, runtime: str) -> None:
-    if runtime:
-        draft.put(RUNTIME_LABEL, runtime, "its container runtime is set up by a toolkit of its own")
-    elif RUNTIME_LABEL in draft.labels.ours and draft.labels.undo(RUNTIME_LABEL, lambda _value: False):
-        draft.reasons[RUNTIME_LABEL] = "its container runtime is set up as on the other nodes"
+def _plan_apart(draft: Draft, apart: Mapping[str, str]) -> None:
+    for key, what in ((RUNTIME_LABEL, "container runtime"), (DRIVER_LABEL, "driver")):
+        if key in apart:
+            draft.put(key, apart[key], f"its {what} is set up in another way than on most nodes")
+        elif key in draft.labels.ours and draft.labels.undo(key, lambda _value: False):
+            draft.reasons[key] = f"its {what} is set up as on most nodes"
 
 
 def _plan_key(draft: Draft, key: str, reason: str) -> None:

@@ -14,12 +14,13 @@ import posixpath
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
+from .._nodes._drivers import DRIVER_LABEL, Driver
 from .._policy._model import Component, Image, Json, Policy
 from . import _build as b
-from ._driver_groups import NAME, Group, by_kernel, by_os
+from ._driver_groups import NAME, OS_LABEL, Group, by_kernel, by_os, plain_kernel
 from ._images import for_os, precompiled, pull_policy, reference
 from ._scripts import DRIVER_PRE_STOP, DRIVER_STARTUP_PROBE
-from ._types import ClusterFacts, Object, Operand
+from ._types import ClusterFacts, NodeFacts, Object, Operand
 
 ACCOUNT = "nvidia-driver"
 COMPONENT = {"app.kubernetes.io/component": "nvidia-driver"}
@@ -64,15 +65,54 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         b.rule("apps", "daemonsets", "get"),
     ]
     made = [*b.rbac(ACCOUNT, facts.namespace, [b.USE_PRIVILEGED_SCC], cluster_role), script]
-    for group in groups(policy, facts):
-        pod = _pod(policy, facts, group)
+    for own, group in sets(policy, facts):
+        pod = _pod(own, facts, group)
         pod.own_configs = [script]
-        made += b.daemonset(pod, policy, facts)
+        made += b.daemonset(pod, own, facts)
     return made
 
 
-def groups(policy: Policy, facts: ClusterFacts) -> List[Group]:
-    """The DaemonSets that the policy's drivers need in this cluster."""
+def sets(policy: Policy, facts: ClusterFacts) -> List[Tuple[Policy, Group]]:
+    """The DaemonSets that drivers need in this cluster, each with its policy: nodes without a group of their own first.
+
+    Those of a group always carry its name, so that no name moves from one group to another.
+    """
+    grouped: Dict[Driver, List[NodeFacts]] = {}
+    for node in facts.nodes:
+        if node.driver is not None:
+            grouped.setdefault(node.driver, []).append(node)
+    plain = replace(facts, nodes=tuple(node for node in facts.nodes if node.driver is None))
+    made = [(policy, replace(group, apart=bool(grouped))) for group in _groups(policy, plain)]
+    for driver in sorted(grouped, key=lambda one: one.group):
+        own = policy_of(policy, driver)
+        nodes = replace(facts, nodes=tuple(grouped[driver]), driver_daemonsets={}, driver_os="")
+        for group in _groups(own, nodes) if driver.enabled else ():
+            name = f"{NAME}-{driver.group}-{group.os_tag}"
+            if group.kernel:
+                name = f"{NAME}-{driver.group}-{plain_kernel(group.kernel)}-{group.os_tag}"
+            mark = {DRIVER_LABEL: driver.group}
+            selector = {**group.node_selector, **mark}
+            made.append(
+                (own, replace(group, name=name, node_selector=selector, labels={OS_LABEL: group.os_tag, **mark}))
+            )
+    return made
+
+
+def policy_of(policy: Policy, driver: Driver) -> Policy:
+    """The policy as nodes of a group have it."""
+    was = policy.driver
+    image = replace(
+        was.image,
+        repository=driver.repository or was.image.repository,
+        image=driver.image or was.image.image,
+        version=driver.version or was.image.version,
+    )
+    precompiled = was.use_precompiled if driver.precompiled is None else driver.precompiled
+    flavour = driver.flavour or was.kernel_module_type
+    return replace(policy, driver=replace(was, image=image, use_precompiled=precompiled, kernel_module_type=flavour))
+
+
+def _groups(policy: Policy, facts: ClusterFacts) -> List[Group]:
     return by_kernel(facts) if policy.driver.use_precompiled else by_os(facts)
 
 
@@ -100,7 +140,10 @@ def _pod(policy: Policy, facts: ClusterFacts, group: Group) -> b.Pod:
         annotations={"openshift.io/scc": ACCOUNT},
         pod_annotations={"kubectl.kubernetes.io/default-container": "nvidia-driver-ctr"},
         node_selector=group.node_selector,
-        spec={"hostPID": True, "affinity": _ONE_DRIVER_A_NODE},
+        spec={
+            "hostPID": True,
+            "affinity": {**_ONE_DRIVER_A_NODE, **(b.without_label(DRIVER_LABEL) if group.apart else {})},
+        },
         images=_images_with_secrets(policy),
         host_network=policy.driver.host_network,
         on_delete=True,

@@ -34,6 +34,7 @@ class Group:
     kernel: str = ""
     node_selector: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)  # tell its pods from those of the other groups
+    apart: bool = False  # whether it keeps away from nodes whose group has a driver of its own
 
 
 def by_os(facts: ClusterFacts) -> List[Group]:

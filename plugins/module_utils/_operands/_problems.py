@@ -11,7 +11,7 @@ from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
 from .._plan import ERROR, INFO, WARNING, Finding
 from .._policy._model import Env, Policy
 from ._dcgm_exporter import METRICS_KEY
-from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, groups
+from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, policy_of, sets
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
 from ._types import ClusterFacts
 
@@ -108,14 +108,17 @@ def _unknown_os(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
     if not driver.enabled or driver.use_nvidia_driver_crd:
         return
     for node in facts.nodes:
-        missing = _what_is_missing(policy, node.os_tag, node.kernel)
+        if node.driver is not None and not node.driver.enabled:
+            continue
+        own = policy if node.driver is None else policy_of(policy, node.driver)
+        missing = _what_is_missing(own, node.os_tag, node.kernel)
         if missing:
             detail = f"has no label {missing} yet: no driver is installed on it."
             remedy = "See that Node Feature Discovery runs on it, then run again."
             yield Finding("node-os-unknown", WARNING, detail, f"Node {node.name}", "", remedy)
     if driver.use_precompiled or not (driver.repo_config or driver.cert_config):
         return
-    for group in groups(policy, facts):
+    for _own, group in sets(policy, facts):
         if group.os_id not in OS_FOLDERS:
             key = "driver.repoConfig.configMapName" if driver.repo_config else "driver.certConfig.name"
             detail = f"where {group.os_id} keeps such files is not known; known are {', '.join(sorted(OS_FOLDERS))}."
@@ -136,6 +139,22 @@ def _mixed_runtimes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
     if policy.toolkit.enabled and len(kinds) > 1 and "crio" in kinds and not policy.cdi_enabled:
         detail = f"is off, and nodes run {' and '.join(sorted(kinds))}: CRI-O has the runtime class by CDI only."
         yield Finding("runtimes-mixed", ERROR, detail, "", "cdi.enabled", "Set cdi.enabled to true.")
+
+
+def _group_drivers(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """What a group asks of its driver and cannot have."""
+    drivers = {node.driver for node in facts.nodes if node.driver is not None and node.driver.enabled}
+    for driver in sorted(drivers, key=lambda one: one.group):
+        target, key = f"node group {driver.group}", "node_groups.driver"
+        if not policy.driver.enabled or policy.driver.use_nvidia_driver_crd:
+            detail = f"{driver.group} is to have a driver, and the policy installs none."
+            yield Finding("groups.driver-off", ERROR, detail, target, key, "Set driver.enabled, or leave the key out.")
+        own = policy_of(policy, driver)
+        if policy.gds.enabled and own.driver.kernel_module_type != "open":
+            detail = (
+                f"{driver.group} has the kernel modules {own.driver.kernel_module_type}, and GDS needs the open ones."
+            )
+            yield Finding("groups.driver-gds", ERROR, detail, target, f"{key}.flavour", "Set flavour to open.")
 
 
 # Variables that the stack sets after the user's, because other operands depend on them.
@@ -173,6 +192,7 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _same_file_twice,
     _unknown_os,
     _mixed_runtimes,
+    _group_drivers,
     _env_without_effect,
     _driver_probes,
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
+from .._nodes._drivers import Driver
 from .._nodes._runtimes import PLAIN, Runtime
 from .._policy._model import Policy
 
@@ -24,6 +25,8 @@ class NodeFacts:
     runtime: str = "containerd"  # containerd, docker, crio
     kernel: str = ""  # feature.node.kubernetes.io/kernel-version.full
     setup: Optional[Runtime] = None  # the runtime with its files; None: where ``runtime`` has them by default
+
+    driver: Optional[Driver] = None  # of the node's group; None: the policy's
 
     @property
     def runtime_setup(self) -> Runtime:

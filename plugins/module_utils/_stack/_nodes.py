@@ -13,10 +13,11 @@ from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, path
 from .._nodes._change import LabelChange
+from .._nodes._drivers import DRIVER_LABEL
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
-from .._nodes._runtimes import split
+from .._nodes._runtimes import RUNTIME_LABEL, split
 from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
@@ -90,13 +91,13 @@ class NodePlanner:
         #: Names of configurations that exist; None where that is not known.
         self.mig_configs: Optional[Sequence[str]] = None
         self.plugin_configs: Optional[Sequence[str]] = None
-        self._runtimes: Dict[str, str] = {}
+        self._apart: Dict[str, Dict[str, str]] = {}
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
         wanted, findings = self._assign(nodes)
         self.busy = {}
-        self._name_runtimes(nodes)
+        self._set_apart(nodes)
         changes = self._changes(nodes, wanted)
         if any(change.touches_mig for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
@@ -106,19 +107,26 @@ class NodePlanner:
         return [change for change in changes if change], findings
 
     def facts_of(self, node: Object) -> NodeFacts:
-        """A node as operands see it, with what its groups say of its runtime."""
+        """A node as operands see it, with what its groups say of its runtime and driver."""
         facts = node_facts(node)
-        mine = [group.runtime for group in self.groups if group.runtime and group.selector.matches(facts.labels)]
-        return replace(facts, runtime=mine[0].kind, setup=mine[0]) if mine else facts
+        mine = [group for group in self.groups if group.selector.matches(facts.labels)]
+        for group in mine:
+            if group.runtime is not None:
+                facts = replace(facts, runtime=group.runtime.kind, setup=group.runtime)
+        return replace(facts, driver=next((group.driver for group in mine if group.driver is not None), None))
 
-    def _name_runtimes(self, nodes: Sequence[Object]) -> None:
-        """Which nodes are labelled with their runtime: those that are not set up as the first one of the cluster is."""
-        self._runtimes = {}
-        if self.policy is None or not self.policy.toolkit.enabled:
+    def _set_apart(self, nodes: Sequence[Object]) -> None:
+        """Labels of nodes whose runtime is not set up as the first one of the cluster is, or whose group has a driver."""
+        self._apart = {}
+        if self.policy is None:
             return
-        found = {facts.name: facts.runtime_setup for facts in map(self.facts_of, nodes) if has_gpu(facts.labels)}
-        first, _others = split(found.values())
-        self._runtimes = {name: one.name for name, one in found.items() if one != first}
+        found = [facts for facts in map(self.facts_of, nodes) if has_gpu(facts.labels)]
+        first, _others = split(facts.runtime_setup for facts in found)
+        for facts in found:
+            if self.policy.toolkit.enabled and facts.runtime_setup != first:
+                self._apart.setdefault(facts.name, {})[RUNTIME_LABEL] = facts.runtime_setup.name
+            if self.policy.driver.enabled and facts.driver is not None:
+                self._apart.setdefault(facts.name, {})[DRIVER_LABEL] = facts.driver.group
 
     def _assign(self, nodes: Sequence[Object]) -> Tuple[Dict[str, Wanted], List[Finding]]:
         if not self.groups:
@@ -136,13 +144,13 @@ class NodePlanner:
         busy = self.busy.get(facts.name, ())
         if self.policy is not None and not self.groups:
             # Groups that another run (gpu_nodes) set up are not this one's to take back.
-            return NodeChange(node, (plan_labels(self.policy, facts, busy, self._runtimes.get(facts.name, "")),))
+            return NodeChange(node, (plan_labels(self.policy, facts, busy, self._apart.get(facts.name)),))
         first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
         if self.policy is None:
             return NodeChange(node, (first,))
         labels, annotations = first.applied(facts)
         after = NodeFacts(facts.name, labels, annotations, facts.runtime, facts.kernel)
-        second = plan_labels(self.policy, after, busy, self._runtimes.get(facts.name, ""))
+        second = plan_labels(self.policy, after, busy, self._apart.get(facts.name))
         return NodeChange(node, (first, second))
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:

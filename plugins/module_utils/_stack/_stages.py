@@ -130,10 +130,13 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
         # The revision of the newest template is there once the controller has seen it.
         until(connection, ref(daemonset), _seen, Deadline(min(SEEN_WITHIN, journal.request.deadline.left)))
         app = daemonset["spec"]["selector"]["matchLabels"]["app"]
-        newest = _newest_revision(journal, namespace, app, str(daemonset["metadata"].get("uid")))
+        uid = str(daemonset["metadata"].get("uid"))
+        newest = _newest_revision(journal, namespace, app, uid)
         for pod in list_objects(connection, "Pod", namespace, label_selector=f"app={app}").items:
             revision = pod["metadata"]["labels"].get(REVISION)
-            if newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
+            # Driver DaemonSets share the label app: pods of another one are not outdated.
+            mine = any(str(o.get("uid")) == uid for o in pod["metadata"].get("ownerReferences") or [])
+            if mine and newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
                 name = str(pod["metadata"]["name"])
                 target = f"Pod {namespace}/{name}"
                 reason = "is of an older template and never became ready"

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._drivers import Driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups import (
     NodeGroup,
     Wanted,
@@ -150,7 +151,7 @@ def test_a_group_is_read() -> None:
     assert groups({"name": "all", "taint": False})[0].taint is None
 
 
-@pytest.mark.parametrize("key", ["driver", "hidden_gpus", "ready_gate"])
+@pytest.mark.parametrize("key", ["hidden_gpus", "ready_gate"])
 def test_keys_of_later_releases_are_refused_by_name(key: str) -> None:
     (finding,) = parse_groups([{"name": "a", key: {}}])[1]
     assert (finding.id, finding.path) == ("groups.unsupported", f"node_groups[0].{key}")
@@ -357,3 +358,35 @@ def test_overlaps_of_runtimes_are_refused_and_gaps_are_told() -> None:
     assert found["groups.overlap"].detail.startswith("runtime differs between the groups a and b, and n2")
     assert found["groups.gap"].target == "n3"
     assert "groups.gap" not in {finding.id for finding in assign(groups({"name": "a", "mig": "x"}), nodes)[1]}
+
+
+@pytest.mark.rows("L12", "S57")
+def test_a_group_says_which_driver_its_nodes_have() -> None:
+    (group,) = groups(
+        {"name": "old", "selector": "pool=a", "driver": {"version": "580.105.08", "flavour": "proprietary"}}
+    )
+    assert group.driver == Driver("old", True, "580.105.08", "proprietary")
+    (off,) = groups({"name": "image", "driver": {"enabled": False}})
+    assert off.driver == Driver("image", False)
+
+
+@pytest.mark.rows("L12")
+@pytest.mark.parametrize(
+    ("driver", "path"),
+    [
+        ({"version": 595.10}, "node_groups[0].driver.version"),
+        ({"flavour": "closed"}, "node_groups[0].driver.flavour"),
+        ({"precompiled": "yes"}, "node_groups[0].driver.precompiled"),
+        ({"versoin": "1"}, "node_groups[0].driver.versoin"),
+        ("580", "node_groups[0].driver"),
+    ],
+)
+def test_a_driver_that_cannot_be_is_refused_with_its_path(driver: Any, path: str) -> None:
+    assert [finding.path for finding in parse_groups([{"name": "a", "driver": driver}])[1]] == [path]
+
+
+@pytest.mark.rows("L12")
+def test_drivers_overlap_where_a_node_is_in_two_groups() -> None:
+    made = groups({"name": "a", "driver": {"version": "1"}}, {"name": "b", "driver": {"version": "2"}})
+    (overlap,) = [f for f in assign(made, [NodeFacts("n")])[1] if f.id == "groups.overlap"]
+    assert overlap.detail.startswith("driver differs between the groups a and b")

@@ -327,10 +327,10 @@ def test_a_memory_that_cannot_be_read_is_said() -> None:
 def test_a_node_with_another_runtime_is_labelled_and_gets_its_label_back() -> None:
     own = {**GPU, "gpufleet.io/runtime": "mine"}
     for labels in (GPU, own):
-        first = planned(labels, runtime="crio")
+        first = planned(labels, apart={"gpufleet.io/runtime": "crio"})
         found, notes = first.applied(NodeFacts("gpu-0", labels))
         assert found["gpufleet.io/runtime"] == "crio"
         node = NodeFacts("gpu-0", found, notes)
-        assert not plan_labels(policy("null"), node, runtime="crio")
+        assert not plan_labels(policy("null"), node, apart={"gpufleet.io/runtime": "crio"})
         back, _notes = plan_labels(policy("null"), node).applied(node)
         assert back.get("gpufleet.io/runtime") == labels.get("gpufleet.io/runtime")

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._drivers import Driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _driver_groups as groups
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import problems
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import (
     FEATURE,
@@ -423,3 +425,52 @@ def test_a_preinstalled_driver_is_looked_for_before_anything_is_unloaded() -> No
     assert mounts_of(manager)["/host"]["readOnly"] is True
     assert manager["args"] == ["uninstall_driver"]
     assert "DaemonSet/nvidia-driver-daemonset" not in objects_of(policy_of({"driver": {"enabled": False}}))
+
+
+@pytest.mark.rows("L12", "S57")
+def test_a_group_of_nodes_has_a_driver_of_its_own() -> None:
+    old = Driver("old", version="580.105.08", flavour="proprietary")
+    facts = cluster(
+        node("a"), node("b", driver=old), node("c", "rhel", "9.6", driver=old), node("d", driver=Driver("image", False))
+    )
+    made = {
+        key.removeprefix("DaemonSet/"): o["spec"]
+        for key, o in objects_of(policy_of(), facts).items()
+        if key.startswith("DaemonSet/nvidia-driver-daemonset")
+    }
+    plain = "nvidia-driver-daemonset"
+    assert sorted(made) == [plain, f"{plain}-old-rhel9", f"{plain}-old-ubuntu24.04"]
+    pods = {name: spec["template"]["spec"] for name, spec in made.items()}
+    for name, os in ((f"{plain}-old-rhel9", "rhel9"), (f"{plain}-old-ubuntu24.04", "ubuntu24.04")):
+        main = pods[name]["containers"][0]
+        assert main["image"].endswith(f":580.105.08-{os}")
+        assert env_of(main)["KERNEL_MODULE_TYPE"] == "proprietary"
+        assert pods[name]["nodeSelector"]["gpufleet.io/driver-group"] == "old"
+    assert "580.105.08" not in str(pods[plain])
+    (term,) = pods[plain]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"][
+        "nodeSelectorTerms"
+    ]
+    assert term == {"matchExpressions": [{"key": "gpufleet.io/driver-group", "operator": "DoesNotExist"}]}
+    selectors = [tuple(sorted(spec["selector"]["matchLabels"].items())) for spec in made.values()]
+    assert len(set(selectors)) == 3
+    # Nothing that a running driver depends on changes for the nodes that are in no group.
+    alone = objects_of(policy_of(), cluster(node("a")))[f"DaemonSet/{plain}"]["spec"]
+    assert made[plain]["selector"] == alone["selector"]
+    assert pods[plain]["containers"] == alone["template"]["spec"]["containers"]
+
+
+@pytest.mark.rows("L12")
+def test_a_group_of_precompiled_drivers_has_one_a_kernel() -> None:
+    fast = Driver("fast", precompiled=True, version="580")
+    facts = cluster(node("a"), node("b", driver=fast, kernel="6.8.0-60-generic"))
+    assert "DaemonSet/nvidia-driver-daemonset-fast-6.8.0-60-generic-ubuntu24.04" in objects_of(policy_of(), facts)
+
+
+@pytest.mark.rows("L12", "L16")
+def test_a_groups_driver_that_cannot_be_is_refused() -> None:
+    facts = cluster(node("a", driver=Driver("old", flavour="proprietary")))
+    off = {finding.id for finding in problems(policy_of({"driver": {"enabled": False}}), facts)}
+    assert "groups.driver-off" in off
+    gds = policy_of({"gds": {"enabled": True}, "driver": {"kernelModuleType": "open"}})
+    assert "groups.driver-gds" in {finding.id for finding in problems(gds, facts)}
+    assert not {"groups.driver-off", "groups.driver-gds"} & {f.id for f in problems(policy_of(), facts)}
