@@ -134,7 +134,7 @@ options:
   node_groups:
     description:
       - Settings for groups of nodes, a list of dictionaries with the keys C(name), C(selector), C(mig),
-        C(device_plugin), C(taint) and C(labels).
+        C(device_plugin), C(taint), C(labels), C(runtime) and C(driver).
       - C(name) is the group's name. C(selector) chooses its nodes by labels, a dictionary of labels or a selector
         such as V(pool=training).
       - C(mig) is the name of a MIG configuration, as the label C(nvidia.com/mig.config) takes it.
@@ -142,6 +142,12 @@ options:
         takes it.
       - C(taint) is V(true) for the taint C(nvidia.com/gpu:NoSchedule), or a dictionary with C(value) and C(effect).
       - C(labels) are further labels of the nodes.
+      - C(runtime) is the nodes' container runtime, one of V(containerd), V(crio), V(docker), V(k3s), V(rke2),
+        V(microk8s) and V(k0s), or a dictionary with C(type) and the paths C(config) and C(socket). It is found on
+        the nodes by default. Only M(gpufleet.nvidia.cluster_policy) uses it.
+      - C(driver) is a driver other than the policy's, a dictionary with C(version), C(flavour) (one of V(auto),
+        V(open), V(proprietary)), C(precompiled), C(repository), C(image), or with C(enabled) V(false) where the
+        nodes' image brings it. Only M(gpufleet.nvidia.cluster_policy) uses it.
       - A node in two groups whose settings contradict each other is refused.
     type: list
     elements: dict

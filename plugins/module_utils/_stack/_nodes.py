@@ -116,7 +116,7 @@ class NodePlanner:
         return replace(facts, driver=next((group.driver for group in mine if group.driver is not None), None))
 
     def _set_apart(self, nodes: Sequence[Object]) -> None:
-        """Labels of nodes whose runtime is not set up as the first one of the cluster is, or whose group has a driver."""
+        """Labels of nodes whose runtime is not set up as the first one of the cluster, or whose group has a driver."""
         self._apart = {}
         if self.policy is None:
             return
