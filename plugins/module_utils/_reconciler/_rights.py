@@ -63,7 +63,7 @@ def cluster_rules(objects: Sequence[Object]) -> List[Rule]:
 
 
 def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()) -> List[Rule]:
-    """Rules that hold in the operands' namespace. ``named``: kinds and names of objects of the user's that a run reads."""
+    """Rules that hold in the operands' namespace. ``named``: kinds and names of the user's objects that a run reads."""
     kinds = list(dict.fromkeys([*NAMESPACED_KINDS, *(str(o["kind"]) for o in objects if _namespaced(o))]))
     rules = [_rule(kind, ("get", "list", *WRITE)) for kind in kinds if kind not in ("DaemonSet", "Deployment")]
     rules += [
