@@ -135,7 +135,6 @@ def test_its_account_can_do_all_the_work_and_every_rule_is_needed(running: Fleet
     before = running.offset()
     assert running.stack({}, **mine)["changed"] is False
     assert [str(r) for r in requests(running, before) if r.is_write] == []
-    running.control(nodes={"facts-1": {"driver_hangs": True}})
     assert denied(running, offset) == []
     sent = [r for r in requests(running, offset) if r.resource not in EVERYBODY]
     roles = {kind: rules(running, kind) for kind in ROLES}
@@ -189,7 +188,7 @@ def test_without_a_rule_a_run_fails_and_names_the_right(
     role = running.get(kind, NAME, running.namespace if where else "")
     role["rules"] = [rule for rule in role["rules"] if resource not in rule["resources"]]
     running.kubectl(*where, "replace", "-f", "-", user="admin", text=json.dumps(role))
-    running.control(images_missing=["*dcgm-exporter*"])
+    running.control(nodes={"*": {"crash": {"nvidia-dcgm-exporter": "out of memory"}}})
     result = running.stack(
         {"dcgmExporter": {"env": [{"name": "A", "value": resource}]}},
         kubeconfig=account,
