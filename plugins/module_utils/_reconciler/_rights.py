@@ -9,13 +9,23 @@ the verbs ``escalate`` and ``bind``.
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 from .._kube._resources import Object, resource
 from .._stack._lease import NAME as LEASE
 from .._stack._others import OPERATOR_LEASE
 
 Rule = Dict[str, Any]
+
+
+class Right(NamedTuple):
+    """One verb on one kind; ``name`` is "" for all objects of it."""
+
+    group: str
+    kind: str
+    name: str
+    verb: str
+
 
 # Kinds of the whole cluster that a run looks for by label.
 CLUSTER_KINDS = (
@@ -59,7 +69,7 @@ def cluster_rules(objects: Sequence[Object]) -> List[Rule]:
             verbs = ("get", "patch") if kind == "Namespace" else ("get", *WRITE)
             watch = ("watch",) if kind == "CustomResourceDefinition" else ()
             rules.append(_rule(kind, (*verbs, *watch), names))
-    return rules + granted(objects, ("ClusterRole",))
+    return rules
 
 
 def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()) -> List[Rule]:
@@ -72,24 +82,70 @@ def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] 
         # Driver pods that never became ready are replaced.
         _rule("Pod", ("list", "watch", "delete")),
         _rule("Event", ("list", "watch")),
+        # Which pods are of a DaemonSet's present revision.
+        _rule("ControllerRevision", ("list",)),
         _rule("Lease", ("create",)),
         _rule("Lease", ("get", "update"), names=(LEASE,)),
     ]
     for kind, name in sorted(set(named)):
         if kind not in kinds:
             rules.append(_rule(kind, ("get",), names=(name,)))
-    return rules + granted(objects, ("Role",))
+    return rules
 
 
-def granted(objects: Sequence[Object], kinds: Sequence[str]) -> List[Rule]:
-    """What roles among the objects grant, each once."""
-    found: List[Rule] = []
-    for made in objects:
-        for rule in made.get("rules") or [] if made["kind"] in kinds else []:
-            plain = {key: list(value) for key, value in rule.items()}
-            if plain not in found:
-                found.append(plain)
-    return found
+def account_rules(
+    objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()
+) -> Tuple[List[Rule], List[Rule]]:
+    """The rules of the account in the whole cluster, and in the operands' namespace: each right once."""
+    wide = _rights([*cluster_rules(objects), *_granted(objects, "ClusterRole")])
+    here = _rights([*namespace_rules(objects, named), *_granted(objects, "Role")])
+    return _rules(_needed(wide, wide)), _rules(_needed(here, here | wide))
+
+
+def _granted(objects: Sequence[Object], kind: str) -> List[Rule]:
+    """What roles among the objects grant."""
+    return [rule for made in objects if made["kind"] == kind for rule in made.get("rules") or []]
+
+
+def _rights(rules: Iterable[Mapping[str, Any]]) -> Set[Right]:
+    """Rules taken apart. Operands' roles grant nothing by URL."""
+    return {
+        Right(group, kind, name, verb)
+        for rule in rules
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
+        for name in rule.get("resourceNames") or [""]
+        for verb in rule["verbs"]
+    }
+
+
+def _needed(rights: Set[Right], known: Set[Right]) -> Set[Right]:
+    """Those that ``known`` does not give anyway, by a right to all objects of the kind, or in the whole cluster."""
+    general = known - rights
+    return {
+        right
+        for right in rights
+        if right not in general
+        and not (right.name and right._replace(name="") in known)
+        and right._replace(name="") not in general
+    }
+
+
+def _rules(rights: Set[Right]) -> List[Rule]:
+    """Rights put together to rules: one for each kind and set of names with the same verbs."""
+    verbs: Dict[Tuple[str, str, str], Set[str]] = {}
+    for right in rights:
+        verbs.setdefault((right.group, right.kind, right.name), set()).add(right.verb)
+    names: Dict[Tuple[str, str, Tuple[str, ...]], List[str]] = {}
+    for (group, kind, name), found in verbs.items():
+        names.setdefault((group, kind, tuple(sorted(found))), []).append(name)
+    rules: List[Rule] = []
+    for (group, kind, found_verbs), found_names in sorted(names.items()):
+        for chosen in ([""], sorted(name for name in found_names if name)):
+            if chosen and set(chosen) <= set(found_names):
+                rule: Rule = {"apiGroups": [group], "resources": [kind], "verbs": list(found_verbs)}
+                rules.append(rule if chosen == [""] else dict(rule, resourceNames=chosen))
+    return rules
 
 
 def _namespaced(made: Mapping[str, Any]) -> bool:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Tuple
 
 from .._kube._apply import Plan, plan, rehearse
@@ -21,7 +22,7 @@ from .._stack._journal import Journal
 from .._stack._nodes import read_groups
 from .._stack._request import Progress, Request, read_policy
 from ._objects import NAME, SCOPE, Wanted, build
-from ._rights import cluster_rules, namespace_rules
+from ._rights import account_rules
 
 KINDS = (
     "Namespace",
@@ -105,7 +106,7 @@ def _wanted(params: Mapping[str, Any], journal: Journal) -> List[Object]:
         tolerations=params.get("tolerations") or (),
         resources=params.get("resources"),
     )
-    return build(wanted, cluster_rules(objects), namespace_rules(objects, named))
+    return build(wanted, *account_rules(objects, named))
 
 
 def makeable(policy: Policy, namespace: str) -> List[Object]:
@@ -115,6 +116,7 @@ def makeable(policy: Policy, namespace: str) -> List[Object]:
         "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
     }
     node = NodeFacts("any", labels=labels, kernel="any")
+    policy = replace(policy, nfd=replace(policy.nfd, enabled=True, node_feature_rules=True))
     facts = ClusterFacts(namespace=namespace, nodes=(node,), service_monitor_crd=True)
     objects = [namespace_object(policy, facts), *_nfd.crds(), *_nfd.build(policy, facts)]
     for operand in OPERANDS:

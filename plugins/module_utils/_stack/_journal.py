@@ -55,6 +55,9 @@ class Journal:
         except Failure as failure:
             ended = f"failed: {failure.msg}"
             raise
+        except KubeError as error:
+            ended = f"failed: {error}"
+            raise self.failure(str(error)) from error
         finally:
             self._release(record(what, str(self.found.get("policy_hash", "")), self.done, ended))
 

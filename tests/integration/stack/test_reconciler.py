@@ -135,6 +135,9 @@ def test_its_account_can_do_all_the_work_and_every_rule_is_needed(running: Fleet
     before = running.offset()
     assert running.stack({}, **mine)["changed"] is False
     assert [str(r) for r in requests(running, before) if r.is_write] == []
+    running.control(nodes={"*": {"crash": {"nvidia-dcgm-exporter": "out of memory"}}})
+    failed = running.stack({"dcgmExporter": {"env": [{"name": "A", "value": "b"}]}}, stage_timeout=8, **mine)
+    assert "out of memory" in failed["msg"]
     assert denied(running, offset) == []
     sent = [r for r in requests(running, offset) if r.resource not in EVERYBODY]
     roles = {kind: rules(running, kind) for kind in ROLES}
@@ -160,19 +163,31 @@ def allowed(roles: dict[str, list[dict[str, Any]]], namespace: str, request: aud
 
 def grants(fleet: Fleet, rule: dict[str, Any], rest: dict[str, list[dict[str, Any]]]) -> bool:
     """Whether a role that a run makes grants what this rule allows and no other rule does."""
-    others = [*rest["ClusterRole"], *rest["Role"]]
-    made = [*fleet.get("ClusterRole", namespace=""), *fleet.get("Role")]
-    for role in made:
-        if role["metadata"]["name"] != NAME and role["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by"):
-            for granted in role.get("rules") or []:
+    for kind, others in (("ClusterRole", rest["ClusterRole"]), ("Role", [*rest["ClusterRole"], *rest["Role"]])):
+        for role in fleet.get(kind, namespace="" if kind == "ClusterRole" else None):
+            made = role["metadata"].get("labels", {}).get("app.kubernetes.io/managed-by") == "gpufleet"
+            for granted in pieces(role.get("rules") or []) if made and role["metadata"]["name"] != NAME else []:
                 if covers([rule], granted) and not covers(others, granted):
                     return True
     return False
 
 
+def pieces(rules_: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Rules of one verb on one kind each."""
+    return [
+        {"apiGroups": [group], "resources": [kind], "verbs": [verb], "resourceNames": rule.get("resourceNames")}
+        for rule in rules_
+        for group in rule["apiGroups"]
+        for kind in rule["resources"]
+        for verb in rule["verbs"]
+    ]
+
+
 def covers(rules_: list[dict[str, Any]], granted: dict[str, Any]) -> bool:
+    """Whether one of the rules allows a piece of a role."""
     return any(
-        all(set(granted.get(key) or []) <= set(rule.get(key) or []) for key in ("apiGroups", "resources", "verbs"))
+        (not rule.get("resourceNames") or set(granted["resourceNames"] or ["-"]) <= set(rule["resourceNames"]))
+        and all(set(granted.get(key) or []) <= set(rule.get(key) or []) for key in ("apiGroups", "resources", "verbs"))
         for rule in rules_
     )
 
