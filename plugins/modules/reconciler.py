@@ -261,7 +261,7 @@ def main():
             watch={"type": "int", "default": 480},
             suspend={"type": "bool", "default": False},
             own_namespace={"type": "str", "default": "gpufleet"},
-            image_pull_secrets={"type": "list", "elements": "str"},
+            image_pull_secrets={"type": "list", "elements": "str", "no_log": False},
             node_selector={"type": "dict"},
             tolerations={"type": "list", "elements": "dict"},
             resources={"type": "dict"},

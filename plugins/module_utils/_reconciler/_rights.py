@@ -93,9 +93,7 @@ def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] 
     return rules
 
 
-def account_rules(
-    objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()
-) -> Tuple[List[Rule], List[Rule]]:
+def account_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()) -> Tuple[List[Rule], List[Rule]]:
     """The rules of the account in the whole cluster, and in the operands' namespace: each right once."""
     wide = _rights([*cluster_rules(objects), *_granted(objects, "ClusterRole")])
     here = _rights([*namespace_rules(objects, named), *_granted(objects, "Role")])

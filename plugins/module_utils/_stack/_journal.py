@@ -80,8 +80,8 @@ class Journal:
             if self.request.skip_if_locked and not self.done:
                 detail = f"{error}; this one leaves the cluster to it"
                 self.add_findings([Finding("locked", INFO, detail, str(self.lease))])
-                raise Skipped from error
-            raise self.failure(f"{error}. Wait until it has ended, or give lock_wait more seconds") from error
+                raise Skipped from None
+            raise self.failure(f"{error}. Wait until it has ended, or give lock_wait more seconds") from None
         except ApiError as error:
             if error.status == 404:
                 return False

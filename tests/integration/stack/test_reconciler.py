@@ -193,12 +193,8 @@ def covers(rules_: list[dict[str, Any]], granted: dict[str, Any]) -> bool:
 
 
 @pytest.mark.rows("S42")
-@pytest.mark.parametrize(
-    ("kind", "resource"), [("ClusterRole", "nodes"), ("Role", "daemonsets"), ("Role", "events")]
-)
-def test_without_a_rule_a_run_fails_and_names_the_right(
-    running: Fleet, account: str, kind: str, resource: str
-) -> None:
+@pytest.mark.parametrize(("kind", "resource"), [("ClusterRole", "nodes"), ("Role", "daemonsets"), ("Role", "events")])
+def test_without_a_rule_a_run_fails_and_names_the_right(running: Fleet, account: str, kind: str, resource: str) -> None:
     where = ["-n", running.namespace] if kind == "Role" else []
     role = running.get(kind, NAME, running.namespace if where else "")
     role["rules"] = [rule for rule in role["rules"] if resource not in rule["resources"]]

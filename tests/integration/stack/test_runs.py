@@ -143,7 +143,7 @@ def test_the_lease_of_a_holder_elsewhere_is_free_when_it_is_no_longer_renewed(ru
 @pytest.mark.rows("S42")
 def test_two_runs_that_take_the_lease_at_once_do_not_both_get_it(running: Fleet) -> None:
     config = {"kubeconfig": str(running.practice.cluster.kubeconfig())}
-    leases = [Lease(Connection.open(config), running.namespace, 0, lambda _line: None) for _ in range(6)]
+    leases = [Lease(Connection.open(config), running.namespace, 0, lambda _line: None) for _number in range(6)]
     outcome: list[str] = []
 
     def attempt(one: Lease) -> None:
