@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The driver of a group of nodes, where it is another than the policy's (L12, S57)."""
+"""The driver of a group of nodes, where it is another than the policy's (L12)."""
 
 from __future__ import annotations
 

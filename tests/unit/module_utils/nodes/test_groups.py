@@ -360,7 +360,7 @@ def test_overlaps_of_runtimes_are_refused_and_gaps_are_told() -> None:
     assert "groups.gap" not in {finding.id for finding in assign(groups({"name": "a", "mig": "x"}), nodes)[1]}
 
 
-@pytest.mark.rows("L12", "S57")
+@pytest.mark.rows("L12")
 def test_a_group_says_which_driver_its_nodes_have() -> None:
     (group,) = groups(
         {"name": "old", "selector": "pool=a", "driver": {"version": "580.105.08", "flavour": "proprietary"}}

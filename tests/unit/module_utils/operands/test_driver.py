@@ -427,7 +427,7 @@ def test_a_preinstalled_driver_is_looked_for_before_anything_is_unloaded() -> No
     assert "DaemonSet/nvidia-driver-daemonset" not in objects_of(policy_of({"driver": {"enabled": False}}))
 
 
-@pytest.mark.rows("L12", "S57")
+@pytest.mark.rows("L12")
 def test_a_group_of_nodes_has_a_driver_of_its_own() -> None:
     old = Driver("old", version="580.105.08", flavour="proprietary")
     facts = cluster(
