@@ -170,7 +170,7 @@ found:
           type: str
     runs:
       description: The last runs that wrote to the cluster, newest first. They are kept on the Lease C(gpufleet).
-      returned: always
+      returned: success
       type: list
       elements: dict
       contains:
