@@ -22,7 +22,8 @@ from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes impo
 @pytest.fixture
 def journal() -> Journal:
     connection = Connection(ScriptTransport())
-    return Journal(Request(connection, "gpu-operator", False, lambda line: None))
+    # Not alone on the cluster: no lease is taken.
+    return Journal(Request(connection, "gpu-operator", False, lambda line: None), exclusive=False)
 
 
 def action(number: int) -> Action:
@@ -44,6 +45,17 @@ def test_an_action_and_a_finding_are_kept_once_in_order(journal: Journal) -> Non
     journal.add_findings([finding])
     assert [one.id for one in journal.planned] == ["a2", "a1", "a3"]
     assert [one.id for one in journal.findings] == ["x", "y"]
+
+
+def test_what_was_forgotten_may_be_planned_and_found_again(journal: Journal) -> None:
+    kept, other = Finding("x", WARNING, "detail"), Finding("y", WARNING, "detail")
+    journal.expect([action(1)])
+    journal.add_findings([kept, other])
+    journal.restart([kept])
+    journal.expect([action(1)])
+    journal.add_findings([kept, other])
+    assert [one.id for one in journal.planned] == ["a1"]
+    assert journal.findings == [kept, other]
 
 
 @pytest.mark.rows("S45")
