@@ -30,7 +30,7 @@ class Bench:
     run: Callable[[set[str], int, Report], list[figures.Row]]
 
 
-BENCHES = (Bench(stack.NAMES, stack.run), Bench(scale.NAMES, scale.run))
+BENCHES = (Bench(stack.NAMES, stack.run), *(Bench(names, scale.run) for names in scale.NAMES_OF.values()))
 EXPECTED = (
     stack.BenchError,
     PeerError,

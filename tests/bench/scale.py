@@ -43,7 +43,10 @@ PHASES = {
     "change": "",
 }
 WHATS = {"": "s", ".memory": "MB", ".requests": "requests", ".bytes": "MB received"}
-NAMES = tuple(f"scale.{size}.{phase}{what}" for size in SIZES for phase in PHASES for what in WHATS)
+# Of each size, so that the figures of one are kept before the next is measured.
+NAMES_OF = {size: tuple(f"scale.{size}.{phase}{what}" for phase in PHASES for what in WHATS) for size in SIZES}
+NAMES = tuple(name for names in NAMES_OF.values() for name in names)
+MOST_FOR_LABEL = 1000  # kubectl labels one node after the other: 5,000 take it minutes
 BESIDE_PAGES = 20  # requests of a run with nothing to do that are no pages of nodes: lists of kinds, the namespace
 AT_ONCE = 8
 VERSIONS = ("4.5.0-4.4.0-distroless", "4.5.1-4.4.1-distroless")  # of DCGM exporter: what the policy changes to
@@ -77,7 +80,7 @@ def _row(name: str, seen: Mapping[str, Sequence[float]], more: Mapping[str, Any]
     theirs = seen.get(f"peer.{phase}{what}")
     peer = Sample(tuple(theirs)) if theirs else None
     ours = Sample(tuple(seen[f"ours.{phase}{what}"]))
-    return row(name, WHATS[what], ours, PHASES[phase], peer, goal_of(int(size), phase, what), **more)
+    return row(name, WHATS[what], ours, PHASES[phase] if peer else "", peer, goal_of(int(size), phase, what), **more)
 
 
 def _measure(
@@ -91,7 +94,7 @@ def _measure(
             cluster.process(name).stop()
         fleet = _Fleet(cluster, size, report)
         fleet.prepare()
-        fleet.label(peer="label" in phases)
+        fleet.label(peer="label" in phases and size <= MOST_FOR_LABEL)
         for _unused in range(repeats if "noop" in phases else 0):
             fleet.noop()
         for number in range(repeats if "change" in phases else 0):

@@ -66,7 +66,7 @@ def test_a_whole_life_is_survived_among_faults_of_every_kind(facts: Fleet, proxy
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("seed", range(2, 8))
+@pytest.mark.parametrize("seed", [2, 3])
 def test_a_whole_life_is_survived_among_many_more_faults(seed: int, facts: Fleet, proxy: FaultProxy) -> None:
     assert soak(facts, proxy, 0.25, seed) >= 60
 

@@ -67,7 +67,7 @@ def test_tens_of_thousands_of_actions_are_planned_and_done_in_seconds(journal: J
     assert len(journal.done) == len(journal.planned) == 40_000
 
 
-@pytest.mark.rows("S45")
+@pytest.mark.rows("S45", "L54")
 def test_nodes_are_written_several_at_once() -> None:
     # Each waits for all others of its round: one at a time would never pass.
     together = threading.Barrier(AT_ONCE, timeout=10)
