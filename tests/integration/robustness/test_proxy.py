@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -19,7 +19,6 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.proxy import KINDS, PASSI
 pytestmark = pytest.mark.rows("S45")
 
 CHANGED = {"dcgmExporter": {"version": "4.5.1-4.4.1-distroless"}, "mig": {"strategy": "mixed"}}
-ANSWERS_LATE = ("hang", "drip")
 
 
 @pytest.fixture
@@ -34,13 +33,12 @@ def through(fleet: Fleet, proxy: FaultProxy, values: object, **params: object) -
     assert not ended["failed"], ended["msg"]
 
 
-def soak(fleet: Fleet, proxy: FaultProxy, share: float, seed: int) -> int:
+def soak(fleet: Fleet, proxy: FaultProxy, share: float, seed: int, policies: Sequence[object]) -> int:
     """A whole life through the proxy; how many faults it met."""
     chooser = Seldom(share, seed)
     before = sum(proxy.injected.values())
-    for values in ({}, CHANGED, {}):
+    for values in policies:
         proxy.choose = chooser
-        through(fleet, proxy, values)
         through(fleet, proxy, values)
         offset = fleet.offset()
         assert fleet.stack(values)["changed"] is False
@@ -61,14 +59,14 @@ def nodes(fleet: Fleet) -> list[dict[str, object]]:
 
 
 def test_a_whole_life_is_survived_among_faults_of_every_kind(facts: Fleet, proxy: FaultProxy) -> None:
-    assert soak(facts, proxy, 0.15, 1) >= 40
+    assert soak(facts, proxy, 0.2, 1, ({}, CHANGED)) >= 25
     assert set(proxy.injected) == set(PASSING)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3])
 def test_a_whole_life_is_survived_among_many_more_faults(seed: int, facts: Fleet, proxy: FaultProxy) -> None:
-    assert soak(facts, proxy, 0.25, seed) >= 60
+    assert soak(facts, proxy, 0.25, seed, ({}, {}, CHANGED, CHANGED, {})) >= 60
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PASSING if kind not in ("gone", "stale", "409")])
@@ -84,12 +82,12 @@ def test_three_faults_of_a_kind_in_a_row_are_survived(kind: str, facts: Fleet, p
 def test_a_fault_that_stays_ends_with_one_sentence_when_the_deadline_passes(
     kind: str, facts: Fleet, proxy: FaultProxy
 ) -> None:
-    connection = Connection.open({"kubeconfig": str(proxy.kubeconfig), "request_timeout": 1})
+    connection = Connection.open({"kubeconfig": str(proxy.kubeconfig), "request_timeout": 0.4})
     assert connection.get(path("Namespace"))["items"]
     proxy.choose = First(kind, 1000)
     began = time.monotonic()
     with pytest.raises(KubeError) as caught:
-        connection.get(path("Namespace"), deadline=Deadline(3))
+        connection.get(path("Namespace"), deadline=Deadline(1.5))
     assert time.monotonic() - began < 10
     text = str(caught.value)
     assert "/api/v1/namespaces" in text
@@ -101,8 +99,8 @@ def test_a_fault_that_stays_ends_with_one_sentence_when_the_deadline_passes(
 def test_nothing_hangs_without_a_deadline(
     kind: str, facts: Fleet, proxy: FaultProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_connection, "PATIENCE", 3.0)
-    connection = Connection.open({"kubeconfig": str(proxy.kubeconfig), "request_timeout": 0.5})
+    monkeypatch.setattr(_connection, "PATIENCE", 1.5)
+    connection = Connection.open({"kubeconfig": str(proxy.kubeconfig), "request_timeout": 0.3})
     assert connection.get(path("Namespace"))["items"]
     proxy.choose = First(kind, 1000)
     began = time.monotonic()
