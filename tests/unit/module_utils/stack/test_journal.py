@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._change import LabelChange
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import WARNING, Action, Failure, Finding
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._journal import Journal
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import AT_ONCE, NodeChange, each_at_once
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodeChange, each_at_once
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._request import Request
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import ScriptTransport
 
@@ -70,15 +70,15 @@ def test_tens_of_thousands_of_actions_are_planned_and_done_in_seconds(journal: J
 @pytest.mark.rows("S45", "L54")
 def test_nodes_are_written_several_at_once() -> None:
     # Each waits for all others of its round: one at a time would never pass.
-    together = threading.Barrier(AT_ONCE, timeout=10)
+    together = threading.Barrier(4, timeout=10)
     seen = []
 
     def write(number: int, change: NodeChange) -> None:
         together.wait()
         seen.append((number, change.name))
 
-    each_at_once(write, changes(2 * AT_ONCE))
-    assert sorted(seen) == [(number, f"n{number}") for number in range(1, 2 * AT_ONCE + 1)]
+    each_at_once(write, changes(16))
+    assert sorted(seen) == [(number, f"n{number}") for number in range(1, 17)]
 
 
 def test_after_a_failure_no_further_node_is_begun_and_what_was_done_is_known(journal: Journal) -> None:
