@@ -18,7 +18,7 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.proxy import KINDS, PASSI
 
 pytestmark = pytest.mark.rows("S45")
 
-CHANGED = {"dcgmExporter": {"version": "4.5.1-4.4.1-distroless"}, "mig": {"strategy": "mixed"}}
+CHANGED = {"mig": {"strategy": "mixed"}, "devicePlugin": {"env": [{"name": "CHANGED", "value": "1"}]}}
 
 
 @pytest.fixture
