@@ -58,6 +58,7 @@ def nodes(fleet: Fleet) -> list[dict[str, object]]:
     return found
 
 
+@pytest.mark.long
 def test_a_whole_life_is_survived_among_faults_of_every_kind(facts: Fleet, proxy: FaultProxy) -> None:
     assert soak(facts, proxy, 0.2, 1, ({}, CHANGED)) >= 25
     assert set(proxy.injected) == set(PASSING)
