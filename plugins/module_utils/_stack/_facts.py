@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
@@ -35,8 +36,8 @@ def slim_node(node: Object) -> Object:
         "metadata": {
             "name": meta["name"],
             "resourceVersion": meta.get("resourceVersion", ""),
-            "labels": meta.get("labels") or {},
-            "annotations": meta.get("annotations") or {},
+            "labels": _shared(meta.get("labels") or {}),
+            "annotations": _shared(meta.get("annotations") or {}),
         },
         "spec": {"taints": spec.get("taints") or [], "unschedulable": bool(spec.get("unschedulable"))},
         "status": {
@@ -46,6 +47,11 @@ def slim_node(node: Object) -> Object:
             "conditions": [c for c in status.get("conditions") or [] if c.get("type") == "Ready"],
         },
     }
+
+
+def _shared(texts: Mapping[str, str]) -> Dict[str, str]:
+    """Nodes of one kind have a hundred keys and most values in common: each is kept once."""
+    return {sys.intern(key): sys.intern(value) for key, value in texts.items()}
 
 
 def node_facts(node: Mapping[str, Any]) -> NodeFacts:

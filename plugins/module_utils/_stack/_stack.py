@@ -29,7 +29,7 @@ from .._policy._model import Policy
 from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
 from ._keep import Keeper
-from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
+from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
 from ._others import foreign_nfd, operator_findings
 from ._request import Progress, Request, read_policy
 from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
@@ -378,11 +378,11 @@ class StackRun:
     def _wait(self, last: Plan) -> Plan:
         stages = self._stages()
         for _round in range(RELABELS):
-            wrote = len(self.journal.done)
-            if wrote or not all_ready(stages, last.live):
-                self._replace_stuck_drivers(last)
-                wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
-                self._wait_for_discovery()
+            if not self.journal.done and all_ready(stages, last.live):
+                break  # the nodes are as they were planned
+            self._replace_stuck_drivers(last)
+            wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
+            self._wait_for_discovery()
             relabel = self._relabel_plan()
             self.planner.write(self.journal, relabel)
             if not relabel:
@@ -476,8 +476,7 @@ class _Removal:
         self.journal.run_steps(workloads, "removal")
         self.journal.wait_gone(workloads)
         # Only now: while operands run they would write their labels again.
-        for change in self._changes(nfd_ours):
-            self._give_back(change, nfd_ours)
+        each_at_once(lambda _number, change: self._give_back(change, nfd_ours), self._changes(nfd_ours))
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
         self.journal.wait_gone(rest)
