@@ -10,7 +10,6 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tup
 from .._kube._connection import KubeError, MissingPackage
 from .._plan import SEVERITIES, Failure, Finding, errors
 from .._policy._model import Policy
-from .._stack._info import InfoResult
 from .._stack._request import Progress, Request, read_policy
 from . import (
     _discovery,
@@ -27,6 +26,7 @@ from . import (
     _workloads,
 )
 from ._read import Reader
+from ._result import ShownResult
 from ._world import World
 
 
@@ -56,13 +56,7 @@ OK = "ok"
 SHOWN = 20  # findings of one check in the table
 
 
-class PreflightResult(InfoResult):
-    """Its findings are in its table: they are not given as warnings once more."""
-
-    shown = True
-
-
-def cluster_preflight(params: Mapping[str, Any], check: bool, progress: Progress) -> PreflightResult:
+def cluster_preflight(params: Mapping[str, Any], check: bool, progress: Progress) -> ShownResult:
     """Entry of the module of this name. Raises Failure when a finding is an error."""
     of_policy: List[Finding] = []
     try:
@@ -71,9 +65,9 @@ def cluster_preflight(params: Mapping[str, Any], check: bool, progress: Progress
     except MissingPackage:
         raise
     except KubeError as error:
-        raise Failure(f"{error}.", PreflightResult()) from error
+        raise Failure(f"{error}.", ShownResult()) from error
     except Failure as failure:
-        raise Failure(failure.msg, PreflightResult(findings=failure.result.findings)) from failure
+        raise Failure(failure.msg, ShownResult(findings=failure.result.findings)) from failure
     for line in result.found["table"] if params.get("show_table") else ():
         progress(line)
     if errors(result.findings):
@@ -81,12 +75,12 @@ def cluster_preflight(params: Mapping[str, Any], check: bool, progress: Progress
     return result
 
 
-def _judged(request: Request, policy: Policy, of_policy: List[Finding]) -> PreflightResult:
+def _judged(request: Request, policy: Policy, of_policy: List[Finding]) -> ShownResult:
     request.progress("reading the cluster")
     world = Reader(request, policy).read()
     world.of_run = of_policy + world.of_run
     judged = [(one.title, one.judge(world)) for one in CHECKS]
-    result = PreflightResult(findings=[finding for _title, found in judged for finding in found])
+    result = ShownResult(findings=[finding for _title, found in judged for finding in found])
     stats = request.connection.stats
     result.found = {
         "kubernetes": world.kubernetes,
@@ -133,7 +127,7 @@ def _count(findings: Sequence[Finding]) -> str:
     return words.replace("infos", "notes").replace("1 info", "1 note")
 
 
-def _refusal(result: PreflightResult) -> str:
+def _refusal(result: ShownResult) -> str:
     found = errors(result.findings)
     lines = "\n".join(f"- {_sentence(finding)}" for finding in found)
     return f"The cluster is not ready for this policy, {len(found)} error{'s' * (len(found) != 1)}:\n{lines}"

@@ -234,7 +234,7 @@ def test_rights_that_are_asked_follow_from_kinds_and_roles() -> None:
     assert _rights.Right("create", "apps", "daemonsets", "gpu-operator") in asked
     assert _rights.Right("patch", "", "nodes") in asked
     given = _rights.of_operands(world().wanted)
-    assert _rights.Right("list", "apps", "daemonsets", given=True) in given
+    assert _rights.Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
     attributes = _rights.Right("patch", "", "nodes/status").attributes()
     assert attributes == {"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"}
 
