@@ -17,9 +17,7 @@ MIG = "nvidia.com/mig-1g.5gb"
 PRODUCT = "nvidia.com/gpu.product"
 
 
-def node(
-    name: str = "gpu-0", product: str = "NVIDIA-A100-SXM4-80GB", taints: Any = (), **offers: Any
-) -> dict[str, Any]:
+def node(name: str = "gpu-0", product: str = "NVIDIA-A100-SXM4-80GB", taints: Any = (), **more: Any) -> dict[str, Any]:
     labels = {PRODUCT: product, "kubernetes.io/hostname": name, "nvidia.com/gpu.memory": "81920"}
     allocatable = more.get("offers", {"nvidia.com/gpu": "8"})
     return {
