@@ -28,7 +28,7 @@ from ._equal import (
     taken_over,
 )
 from ._lists import Listing, list_objects
-from ._resources import MANAGED_BY, MANAGER, OURS, Object, Ref, labels, ours, ref, resource
+from ._resources import MANAGED_BY, MANAGER, OURS, PART, Object, Ref, labels, ours, ref, resource
 from ._watch import until
 
 CREATE, UPDATE, REPLACE, DELETE = "create", "update", "replace", "delete"
@@ -135,8 +135,9 @@ def plan(
 def owned(
     connection: Connection, kind: str, namespace: Optional[str] = None, deadline: Optional[Deadline] = None
 ) -> Listing:
-    """All objects of a kind that carry our label; not served where the cluster does not know the kind."""
-    return list_objects(connection, kind, namespace, label_selector=OURS, optional=True, deadline=deadline)
+    """All objects of a kind that carry our label, without those of a part of its own; not served: an unknown kind."""
+    selector = f"{OURS},!{PART}"
+    return list_objects(connection, kind, namespace, label_selector=selector, optional=True, deadline=deadline)
 
 
 class _Planner:
@@ -155,7 +156,7 @@ class _Planner:
         self.wanted = {ref(obj): normalised(obj) for obj in wanted}
         self.kinds = list(dict.fromkeys([*kinds, *(r.kind for r in self.wanted)]))
         self.optional = set(optional)
-        self.selector = ",".join(part for part in (OURS, scope) if part)
+        self.selector = f"{OURS},{scope or f'!{PART}'}"
         self.scope = scope
         self.namespace = namespace
         self.drift = drift

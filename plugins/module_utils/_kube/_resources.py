@@ -14,6 +14,8 @@ Object = Dict[str, Any]
 MANAGER = "gpufleet"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED_BY}={MANAGER}"
+# Objects of ours with this label are their own module's (quotas): no run over the stack changes or removes them.
+PART = "gpufleet.io/part"
 
 
 class Resource(NamedTuple):
