@@ -11,6 +11,7 @@ but reported.
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
@@ -28,13 +29,14 @@ from ._equal import (
     taken_over,
 )
 from ._lists import Listing, list_objects
-from ._resources import MANAGED_BY, MANAGER, OURS, PART, Object, Ref, labels, ours, ref, resource
+from ._resources import MANAGED_BY, MANAGER, OURS, Object, Ref, labels, ours, ref, resource
 from ._watch import until
 
 CREATE, UPDATE, REPLACE, DELETE = "create", "update", "replace", "delete"
 CORRECT, REPORT = "correct", "report"
 
 WORKLOADS = ("DaemonSet", "Deployment", "Job")
+AT_ONCE = 4  # requests in flight where several do not need each other
 GONE_WITHIN = 300.0  # seconds that a deleted object and what hangs on it may take to go
 ESTABLISHED_WITHIN = 60.0
 
@@ -133,10 +135,14 @@ def plan(
 
 
 def owned(
-    connection: Connection, kind: str, namespace: Optional[str] = None, deadline: Optional[Deadline] = None
+    connection: Connection,
+    kind: str,
+    namespace: Optional[str] = None,
+    deadline: Optional[Deadline] = None,
+    scope: str = "",
 ) -> Listing:
-    """All objects of a kind that carry our label, without those of a part of its own; not served: an unknown kind."""
-    selector = f"{OURS},!{PART}"
+    """All objects of a kind that carry our label; not served where the cluster does not know the kind."""
+    selector = ",".join(part for part in (OURS, scope) if part)
     return list_objects(connection, kind, namespace, label_selector=selector, optional=True, deadline=deadline)
 
 
@@ -156,7 +162,7 @@ class _Planner:
         self.wanted = {ref(obj): normalised(obj) for obj in wanted}
         self.kinds = list(dict.fromkeys([*kinds, *(r.kind for r in self.wanted)]))
         self.optional = set(optional)
-        self.selector = f"{OURS},{scope or f'!{PART}'}"
+        self.selector = ",".join(part for part in (OURS, scope) if part)
         self.scope = scope
         self.namespace = namespace
         self.drift = drift
@@ -172,6 +178,7 @@ class _Planner:
         for kind in self.kinds:
             self._list(kind)
         absent = self._absent_namespaces()
+        self._look_up(which for which in self.wanted if which not in self.out.live and which.namespace not in absent)
         for which, obj in self.wanted.items():
             if which.kind in self.unserved and which.kind not in self._own_kinds():
                 self._unserved(which)
@@ -212,6 +219,14 @@ class _Planner:
         """Wanted namespaces that are not there yet: nothing needs to be looked for in them."""
         names = {r.name for r in self.wanted if r.kind == "Namespace" and r not in self.out.live}
         return {name for name in names if self._by_name(Ref("Namespace", "", name)) is None}
+
+    def _look_up(self, refs: Iterable[Ref]) -> None:
+        """Get objects that will be asked for by name, several at once."""
+        asked = [which for which in refs if which not in self.looked_up and which.kind not in self.unserved]
+        if len(asked) < 2:
+            return
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            self.looked_up.update(zip(asked, pool.map(self._by_name, asked)))
 
     def _by_name(self, which: Ref) -> Optional[Object]:
         if which not in self.looked_up:
@@ -513,13 +528,15 @@ def _check(obj: Mapping[str, Any]) -> None:
 
 
 def _in_scope(found: Mapping[str, str], scope: str) -> bool:
-    """True when labels match a selector of the form ``a=b,c=d``."""
-    pairs = (part.partition("=") for part in scope.split(",") if part)
-    return all(found.get(key) == value for key, _equals, value in pairs)
+    """True when labels match a selector of the form ``a=b,!c``."""
+    parts = [part for part in scope.split(",") if part]
+    absent = [part[1:] for part in parts if part.startswith("!")]
+    pairs = (part.partition("=") for part in parts if not part.startswith("!"))
+    return not any(key in found for key in absent) and all(found.get(key) == value for key, _equals, value in pairs)
 
 
 def _part(live: Mapping[str, Any], scope: str) -> str:
-    keys = [part.partition("=")[0] for part in scope.split(",") if part]
+    keys = [part.lstrip("!").partition("=")[0] for part in scope.split(",") if part]
     return ", ".join(f"{key}={labels(live).get(key, '(none)')}" for key in keys)
 
 
