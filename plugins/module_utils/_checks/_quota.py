@@ -29,7 +29,8 @@ _MIG = re.compile(r"mig-(\d+c\.)?\d+g\.\d+gb(\.(me|gfx|all|shared))*$")
 
 def gpu_quota(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
     """Entry of the module of this name."""
-    journal = Journal(Request.from_params(params, check, progress))
+    # What it writes is not what runs of the stack write: those go on meanwhile.
+    journal = Journal(Request.from_params(params, check, progress), exclusive=False)
     return _QuotaRun(journal, params).run()
 
 

@@ -16,9 +16,11 @@ if TYPE_CHECKING:
 RBAC = "rbac.authorization.k8s.io"
 # What a run reads and does beside the objects that it owns.
 _BESIDE: Tuple[Tuple[str, str, bool], ...] = (
-    ("Node", "list watch patch", False),
+    ("Node", "get list watch patch", False),
     ("Pod", "list watch delete", True),
-    ("Event", "list", True),
+    ("Event", "list watch", True),
+    ("ControllerRevision", "list", True),
+    ("Lease", "get create update", True),
 )
 
 

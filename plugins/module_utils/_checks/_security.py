@@ -12,6 +12,7 @@ from .._plan import ERROR, INFO, Finding
 from ._world import World, some
 
 ENFORCE = "pod-security.kubernetes.io/enforce"
+_LABEL = "Label the namespace pod-security.kubernetes.io/enforce=privileged."
 _ALLOW = "Set psa.enabled: true, or label the namespace pod-security.kubernetes.io/enforce=privileged."
 
 
@@ -26,7 +27,9 @@ def judge(world: World) -> List[Finding]:
     found = []
     if level not in ("", "privileged") and not mended:
         detail = f"enforces pod security {level!r}: the operands' privileged pods would be refused"
-        found.append(Finding("pod-security", ERROR, detail, where, remedy=_ALLOW))
+        # A label that somebody else gave is not overwritten.
+        remedy = _ALLOW if ours(world.live_namespace) else _LABEL
+        found.append(Finding("pod-security", ERROR, detail, where, remedy=remedy))
     return found + _refused(world, bool(found) or mended)
 
 
