@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._images import stack_images
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._images import images_of, stack_images
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._registry import below
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
@@ -54,6 +54,14 @@ def test_digests_that_the_policy_gives_are_kept() -> None:
     assert toolkit["digest"] == DIGEST
     assert "DaemonSet nvidia-container-toolkit-daemonset" in toolkit["used_by"]
     assert images["nvcr.io/nvidia/driver:595.91.07-ubuntu24.04"]["digest"] == ""
+
+
+@pytest.mark.rows("S47")
+def test_images_of_pods_that_a_container_starts_are_in_the_list() -> None:
+    env = [{"name": "VALIDATOR_IMAGE", "value": "a/started:1"}, {"name": "VALIDATOR_IMAGE_PULL_POLICY", "value": "x"}]
+    spec = {"containers": [{"image": "a/own:1", "env": env}], "initContainers": [{"image": "a/first:1"}]}
+    made = {"kind": "DaemonSet", "metadata": {"name": "d"}, "spec": {"template": {"spec": spec}}}
+    assert images_of([made, made]) == {f"a/{name}:1": ["DaemonSet d"] for name in ("first", "own", "started")}
 
 
 @pytest.mark.rows("S47")
