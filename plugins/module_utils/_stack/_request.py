@@ -13,6 +13,7 @@ from .._kube._connection import Connection, Deadline
 from .._plan import Failure, Finding, Result, errors, refusal
 from .._policy._load import load, merge
 from .._policy._model import Policy
+from .._policy._registry import relocated
 
 Progress = Callable[[str], None]
 
@@ -105,7 +106,8 @@ def read_policy(
         findings += problems
     if policy is None or errors(findings):
         raise Failure(refusal(findings), Result(findings=list(findings)))
-    return policy
+    registry = str(params.get("image_registry") or "")
+    return relocated(policy, registry) if registry else policy
 
 
 def _strings(values: Optional[Sequence[Any]]) -> List[str]:
