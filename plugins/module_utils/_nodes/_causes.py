@@ -205,7 +205,7 @@ def _said(container: str, raw: str) -> str:
 
 def _log_of(trouble: Trouble, namespace: str) -> str:
     where = f"-n {namespace} " if namespace else ""
-    return f"kubectl logs {where}--previous {trouble.pod} -c {trouble.container}"
+    return f"kubectl logs {where}--previous {trouble.pod} -c {trouble.container}."
 
 
 def one_sentence(layer: str, text: str, remedy: str) -> str:

@@ -168,8 +168,10 @@ class Verdicts(Judge):
     def summary(self, counted: Sequence[str], total: int, allowed: int) -> str:
         """The sentences of broken nodes, and how many there are."""
         lines = [f"{names(found)}: {at.sentence}" for at, found in self._by_cause(set(counted))]
-        most = f"{allowed} may" if allowed else "none may"
-        return f"{' '.join(lines)} {len(counted)} of {total} GPU nodes failed, {most}"
+        count = f"{len(counted)} of {total} GPU nodes failed, {f'{allowed} may' if allowed else 'none may'}"
+        if len(lines) == 1:
+            return f"{lines[0]} {count}"
+        return "\n- ".join([f"{count}:", *lines])
 
     def _by_cause(self, among: Collection[str]) -> List[Tuple[Stage, List[str]]]:
         causes: Dict[Tuple[str, str], Tuple[Stage, List[str]]] = {}

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
@@ -13,7 +15,9 @@ from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import
 __all__ = ["_fleets", "fleets"]
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Simulated nodes fail faster than real ones: what is given five minutes there is given ten seconds here."""
-    monkeypatch.setattr(_stages, "FINAL_AFTER", 1.0)
+@pytest.fixture(autouse=True, scope="session")
+def _impatient() -> Iterator[None]:
+    """Simulated nodes fail faster than real ones: what is given five minutes in life is given ten seconds."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_stages, "FINAL_AFTER", 1.0)
+        yield
