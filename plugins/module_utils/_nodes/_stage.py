@@ -150,13 +150,14 @@ def node_ready(node: Json) -> bool:
 def _by_operand(name: str, pods: Iterable[Json]) -> Dict[str, List[Json]]:
     found: Dict[str, List[Json]] = {}
     for pod in pods:
-        title = _title((pod.get("metadata") or {}).get("labels") or {})
+        title = title_of((pod.get("metadata") or {}).get("labels") or {})
         if title and (pod.get("spec") or {}).get("nodeName") == name:
             found.setdefault(title, []).append(pod)
     return found
 
 
-def _title(labels: Mapping[str, str]) -> str:
+def title_of(labels: Mapping[str, str]) -> str:
+    """What a person calls the operand whose pods have these labels; "" when it is none."""
     if labels.get("app.kubernetes.io/component") == _DRIVER_COMPONENT:
         return _TITLES["nvidia-driver-daemonset"]
     app = labels.get("app", "")
@@ -170,7 +171,7 @@ def _wanted(
     found: Dict[str, List[Json]] = {title: [] for title in mine if title in _TITLES.values()}
     for made in daemonsets:
         template = made["spec"]["template"]
-        title = _title((template.get("metadata") or {}).get("labels") or {})
+        title = title_of((template.get("metadata") or {}).get("labels") or {})
         selector = template["spec"].get("nodeSelector") or {}
         if title and all(_selects(labels, key, value) for key, value in selector.items()):
             found.setdefault(title, []).append(made)
@@ -224,12 +225,17 @@ def _kept_away(node: Json, workload: Json) -> Optional[Cause]:
     template = ((workload.get("spec") or {}).get("template") or {}).get("spec")
     if template is None:
         return None
-    taints = [t for t in (node.get("spec") or {}).get("taints") or [] if not str(t.get("key")).startswith(_OWN_TAINTS)]
-    against = [describe(taint) for taint in taints if not tolerates(template, taint)]
+    against = foreign_taints(node, template)
     if not against:
         return None
     text = f"the taint {against[0]} of the node keeps its pod away"
     return Cause(text, "Take the taint away, or add a toleration to daemonsets.tolerations of the policy.", FINAL)
+
+
+def foreign_taints(node: Json, pod_spec: Json) -> List[str]:
+    """Taints of the node, other than Kubernetes' own, that keep a pod away."""
+    taints = [t for t in (node.get("spec") or {}).get("taints") or [] if not str(t.get("key")).startswith(_OWN_TAINTS)]
+    return [describe(taint) for taint in taints if not tolerates(pod_spec, taint)]
 
 
 def _paused(node: Json) -> str:

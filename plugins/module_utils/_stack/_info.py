@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from .._kube._connection import KubeError, MissingPackage
+from .._kube._connection import ApiError, KubeError, MissingPackage
 from .._kube._lists import list_objects
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
 from ._facts import read_nodes
-from ._others import runs_operator
+from ._others import runs_operator, second_nfd
 from ._request import Progress, Request
 from ._table import node_table
 
@@ -59,7 +59,7 @@ def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
     if any(not row["ready"] for row in found_rows):
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
-    result = InfoResult(findings=_unserved(nodes))
+    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request)])
     result.found = {
         "manager": _manager(request, daemonsets),
         "namespace": namespace,
@@ -100,6 +100,16 @@ def _manager(request: Request, daemonsets: Sequence[Object]) -> str:
     if any(ours(daemonset) for daemonset in daemonsets):
         return "gpufleet"
     return "operator" if runs_operator(request.connection) else "none"
+
+
+def _second_nfd(request: Request) -> List[Finding]:
+    """Nothing where the account may not look into other namespaces: the rest of the report is worth having."""
+    try:
+        return second_nfd(request.connection)
+    except ApiError as error:
+        if error.status == 403:
+            return []
+        raise
 
 
 def _unserved(nodes: Sequence[Object]) -> List[Finding]:

@@ -15,17 +15,17 @@ from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
-from .._nodes._causes import LONG
+from .._nodes._causes import LONG, names
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
 from .._nodes._stage import Stage as At
-from .._nodes._stage import gaps_of, is_gpu_node, node_ready, offers, rows
+from .._nodes._stage import foreign_taints, gaps_of, is_gpu_node, node_ready, offers, rows
 from .._operands import _nfd, build_by_operand, problems
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
 from .._operands._types import ClusterFacts, NodeFacts, Operand
-from .._plan import WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from . import _stages
@@ -33,7 +33,7 @@ from ._budget import allowed
 from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
 from ._journal import Journal, only
 from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
-from ._others import foreign_nfd, operator_findings
+from ._others import foreign_nfd, operator_findings, second_nfd
 from ._request import Progress, Request, read_policy
 from ._stages import (
     Stage,
@@ -139,6 +139,8 @@ class StackRun:
         self.journal.expect(step.action() for step in first.steps)
         for change in relabel:
             self.journal.expect(change.actions())
+        if (first.steps or relabel) and self._nfd_stages():
+            self.journal.add_findings(second_nfd(self.connection))
         self._report(first)
         if self.request.check:
             self.journal.add_findings(rehearse(self.connection, first, self.request.deadline))
@@ -204,6 +206,10 @@ class StackRun:
     def _nfd_findings(self) -> List[Finding]:
         """What keeps NFD's labels from telling which nodes have a GPU."""
         found = _nfd.findings(self.policy, self.facts)
+        if not self.policy.nfd.enabled and self.nodes and not any(has_features(_labels(node)) for node in self.nodes):
+            detail = "is false, and no node has labels of a Node Feature Discovery: no GPU is known"
+            remedy = "Set it to true, or deploy an NFD."
+            found.append(Finding("nfd.absent", WARNING, detail, path="nfd.enabled", remedy=remedy))
         for node in self.nodes:
             found += judge_labels(str(node["metadata"]["name"]), node["metadata"]["labels"])
         return found
@@ -422,12 +428,30 @@ class StackRun:
 
     def _judge(self) -> None:
         """Broken nodes are reported, and fail the run where they are more than may be."""
+        self.journal.add_findings(self._unseen())
         self.journal.add_findings(self.verdicts.findings(self.nodes))
         counted = self.verdicts.counted(self.nodes)
         total = len({str(node["metadata"]["name"]) for node in self.nodes if is_gpu_node(_labels(node))} | set(counted))
         most = allowed(self.request.max_failed_nodes, total)
         if len(counted) > most:
             raise self.journal.failure(self.verdicts.summary(counted, total, most))
+
+    def _unseen(self) -> List[Finding]:
+        """Nodes that NFD's worker does not reach: whether they have GPUs is not known."""
+        workers = [o for o in self._base() if o["kind"] == "DaemonSet"] if self._nfd_stages() else []
+        found: Dict[str, List[str]] = {}
+        for worker in workers:
+            for node in self.nodes:
+                against = foreign_taints(node, worker["spec"]["template"]["spec"])
+                if against and not has_features(_labels(node)):
+                    found.setdefault(against[0], []).append(str(node["metadata"]["name"]))
+        remedy = "If they have GPUs, add a toleration to node-feature-discovery.worker.tolerations and to "
+        remedy += "daemonsets.tolerations of the policy, or take the taint away."
+        detail = "has no labels of NFD, since the taint {} keeps its worker away"
+        return [
+            Finding("nfd.unseen", INFO, detail.format(taint), names(sorted(found[taint])), remedy=remedy)
+            for taint in sorted(found)
+        ]
 
     def _report(self, last: Plan) -> None:
         self.journal.found.update(

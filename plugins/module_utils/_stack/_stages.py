@@ -27,8 +27,9 @@ from .._kube._wait import (
 )
 from .._kube._watch import Mirror, Query, until
 from .._nodes._causes import cause_of
+from .._nodes._stage import title_of
 from .._operands._types import Operand
-from .._plan import Action
+from .._plan import WARNING, Action, Finding
 from ._facts import slim_node
 from ._journal import Journal
 from ._verdicts import Verdicts
@@ -131,7 +132,11 @@ def _sentence(outcome: Outcome) -> str:
 
 
 def _replace_held(journal: Journal, held: Sequence[Ref], verdicts: Verdicts) -> int:
-    """Delete outdated pods on good nodes, as many at once as may be unavailable, and say how many were deleted."""
+    """Delete outdated pods on good nodes, as many at once as may be unavailable, and say how many were deleted.
+
+    Only where the new template is not itself in doubt: it runs somewhere, or something else broke the nodes on which it
+    does not. Then one pod is replaced at first.
+    """
     request, deleted = journal.request, 0
     for which in held:
         daemonset = request.connection.find(which.path)
@@ -141,9 +146,18 @@ def _replace_held(journal: Journal, held: Sequence[Ref], verdicts: Verdicts) -> 
         selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
         newest = _newest_revision(journal, which.namespace, selector, str(daemonset["metadata"].get("uid")))
         pods = list_objects(request.connection, "Pod", which.namespace, label_selector=selector).items
-        old = [p for p in pods if newest and p["metadata"]["labels"].get(REVISION) != newest]
-        old = sorted((p for p in old if p["spec"].get("nodeName") not in verdicts.failed), key=_node_of)
-        for pod in old[: _at_once(daemonset, len(pods))]:
+        new = [p for p in pods if p["metadata"]["labels"].get(REVISION) == newest]
+        old = sorted((p for p in pods if p not in new and _node_of(p) not in verdicts.failed), key=_node_of)
+        proved = any(pod_ready(pod) for pod in new)
+        layer = title_of(daemonset["spec"]["template"]["metadata"].get("labels") or {})
+        if not newest or not old:
+            continue
+        if not proved and all(verdicts.stuck_at(_node_of(pod)) in ("", layer) for pod in new):
+            detail = f"{len(old)} of its pods keep the older template, since none of the new ones has come up"
+            remedy = "Mend what is told of these nodes, or go back to the settings before, then run again."
+            journal.add_findings([Finding("rollout.held", WARNING, detail, str(which), remedy=remedy)])
+            continue
+        for pod in old[: _at_once(daemonset, len(pods)) if proved else 1]:
             _delete_pod(journal, pod, "is of an older template, and broken nodes hold up its controller", which.name)
             deleted += 1
     return deleted

@@ -101,6 +101,10 @@ class Verdicts(Judge):
         else:
             self.failed.pop(name, None)
 
+    def stuck_at(self, name: str) -> str:
+        """The layer at which a node is broken; "" when it is not."""
+        return self.failed[name].stuck if name in self.failed else ""
+
     def late(self, name: str, at: Stage, seconds: float = 0.0) -> None:
         """A node whose time is over counts as broken, whatever it does."""
         text = at.trouble if at.failed else f"not ready after {seconds:g} s: {at.trouble or 'no reason given'}"

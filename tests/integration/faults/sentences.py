@@ -7,6 +7,7 @@ made of them."""
 from __future__ import annotations
 
 import re
+import sys
 from typing import Any, NamedTuple
 
 
@@ -85,3 +86,57 @@ NODES = {
 def plain(sentence: str) -> str:
     """A sentence without the random part of a pod's name."""
     return re.sub(r"((?:nvidia|gpu)-[a-z-]+)-[a-z0-9]{5}\b", r"\1-xxxxx", sentence)
+
+
+class Words(NamedTuple):
+    """``title``: what is wrong. ``parts``: what is read, in this order, with what differs from case to case between."""
+
+    title: str
+    parts: tuple[str, ...]
+
+    def said_by(self, text: str) -> bool:
+        """Whether a message says it."""
+        return re.search(".*".join(re.escape(part) for part in self.parts), text, re.DOTALL) is not None
+
+    @property
+    def sentence(self) -> str:
+        """For the table."""
+        return " (...) ".join(self.parts)
+
+
+CLUSTER = {
+    "pod security": Words(
+        "pod security of the namespace",
+        (
+            "NFD failed: pod security of the namespace refuses its pods",
+            "Set psa.enabled to true, or label the namespace pod-security.kubernetes.io/enforce=privileged.",
+        ),
+    ),
+    "webhook": Words(
+        "a webhook that does not answer",
+        (
+            "DCGM exporter failed: an admission webhook does not answer",
+            "Bring the webhook's service back, or exclude the namespace in its configuration.",
+        ),
+    ),
+    "quota": Words(
+        "a quota without room", ("ResourceQuota", "Raise the ResourceQuota of the namespace, or take it away.")
+    ),
+    "NFD absent": Words("no NFD", ("no node has labels of Node Feature Discovery, so no GPU is known",)),
+    "labels missing": Words("a node whose labels are gone", ("labels: the node has no labels that ask for operands",)),
+    "NFD kept away": Words(
+        "a taint that NFD does not tolerate",
+        ("has no labels of NFD, since the taint dedicated=batch:NoSchedule keeps its worker away",),
+    ),
+}
+
+
+def page_rows() -> list[str]:
+    """The rows of the table in docs/faults.md: run this file to see them."""
+    told = [(fault.title, plain(fault.sentence), "node") for fault in NODES.values()]
+    told += [(words.title, words.sentence, "cluster") for words in CLUSTER.values()]
+    return [f"| {title} | {where} | {text.replace('|', chr(92) + '|')} |" for title, text, where in told]
+
+
+if __name__ == "__main__":
+    sys.stdout.write("\n".join(page_rows()) + "\n")
