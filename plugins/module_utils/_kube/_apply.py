@@ -11,6 +11,7 @@ but reported.
 from __future__ import annotations
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
@@ -35,6 +36,7 @@ CREATE, UPDATE, REPLACE, DELETE = "create", "update", "replace", "delete"
 CORRECT, REPORT = "correct", "report"
 
 WORKLOADS = ("DaemonSet", "Deployment", "Job")
+AT_ONCE = 4  # requests in flight where several do not need each other
 GONE_WITHIN = 300.0  # seconds that a deleted object and what hangs on it may take to go
 ESTABLISHED_WITHIN = 60.0
 
@@ -171,6 +173,7 @@ class _Planner:
         for kind in self.kinds:
             self._list(kind)
         absent = self._absent_namespaces()
+        self._look_up(which for which in self.wanted if which not in self.out.live and which.namespace not in absent)
         for which, obj in self.wanted.items():
             if which.kind in self.unserved and which.kind not in self._own_kinds():
                 self._unserved(which)
@@ -211,6 +214,14 @@ class _Planner:
         """Wanted namespaces that are not there yet: nothing needs to be looked for in them."""
         names = {r.name for r in self.wanted if r.kind == "Namespace" and r not in self.out.live}
         return {name for name in names if self._by_name(Ref("Namespace", "", name)) is None}
+
+    def _look_up(self, refs: Iterable[Ref]) -> None:
+        """Get objects that will be asked for by name, several at once."""
+        asked = [which for which in refs if which not in self.looked_up and which.kind not in self.unserved]
+        if len(asked) < 2:
+            return
+        with ThreadPoolExecutor(AT_ONCE) as pool:
+            self.looked_up.update(zip(asked, pool.map(self._by_name, asked)))
 
     def _by_name(self, which: Ref) -> Optional[Object]:
         if which not in self.looked_up:

@@ -11,13 +11,11 @@ from functools import partial
 from itertools import groupby
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
-from .._kube._apply import CREATE, DELETE, Step, execute, wait_gone
+from .._kube._apply import AT_ONCE, CREATE, DELETE, Step, execute, wait_gone
 from .._kube._connection import KubeError
 from .._kube._resources import Ref
 from .._plan import Action, Check, Failure, Finding, Result
 from ._request import Request
-
-AT_ONCE = 4  # requests in flight while new objects of one kind are made
 
 
 @dataclass
@@ -112,7 +110,7 @@ def _groups(steps: Sequence[Step]) -> Iterator[Tuple[int, List[Step]]]:
     number = 1
     for (verb, kind), found in groupby(steps, key=lambda step: (step.verb, step.ref.kind)):
         together = list(found)
-        if verb != CREATE or kind in ("Namespace", "CustomResourceDefinition"):
+        if verb != CREATE or kind == "Namespace":
             yield from ((number + i, [step]) for i, step in enumerate(together))
         else:
             yield number, together
