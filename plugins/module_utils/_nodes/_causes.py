@@ -18,6 +18,7 @@ from .._kube._wait import Trouble, no_handler
 FINAL, MOMENT, LONG = "final", "moment", "long"
 # A container that ended so often has gone through most of its back-off.
 MANY_RESTARTS = 5
+SILENT = "ends again and again"  # without what it said behind it: nothing is known of why
 
 
 class Cause(NamedTuple):
@@ -188,7 +189,7 @@ def _ended(trouble: Trouble, namespace: str) -> Cause:
         text = f"the container {trouble.container} ran out of memory"
         return Cause(text, _FIXED["OOMKilled"].remedy, patience)
     if trouble.reason in ("CrashLoopBackOff", "Error", "ContainerCannotRun", "StartError"):
-        text = f"the container {trouble.container} ends again and again{_said('', trouble.raw)}"
+        text = f"the container {trouble.container} {SILENT}{_said('', trouble.raw)}"
         return Cause(text, f"See its log: {_log_of(trouble, namespace)}", patience)
     what = f"container {trouble.container}" if trouble.container else "its pod"
     return Cause(f"{what} cannot start{_said('', trouble.raw or trouble.message)}", "Mend what is named there.")

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 from .._kube._connection import ApiError, KubeError, MissingPackage
 from .._kube._lists import list_objects
+from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
@@ -57,6 +58,7 @@ def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
     daemonsets = list_objects(connection, "DaemonSet", namespace).items
     found_rows = rows(nodes, pods, daemonsets)
     if any(not row["ready"] for row in found_rows):
+        pods = with_last_words(connection, pods)
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
     result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request)])

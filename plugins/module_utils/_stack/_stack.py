@@ -13,6 +13,7 @@ from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
 from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
 from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
+from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
 from .._nodes._causes import LONG, names
@@ -150,6 +151,7 @@ class StackRun:
         if self.request.wait:
             last = self._wait(last)
             self._verify()
+        self._hear()
         self._report(last)
         self._judge()
         return self.journal.result()
@@ -425,6 +427,15 @@ class StackRun:
                 offered = ", ".join(f"{count} {what}" for what, count in offers(node).items())
                 detail = f"{at.stuck}: {at.trouble}" if at is not None else f"offers {offered}"
                 self.journal.verified.append(Check(f"allocatable {name}", at is None, detail))
+
+    def _hear(self) -> None:
+        """What containers of broken nodes said last, where that is not told in their pods' statuses."""
+        if not self.verdicts.unexplained():
+            return
+        pods = list_objects(self.connection, "Pod", self.request.namespace).items
+        mine = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") in self.verdicts.failed]
+        daemonsets = list_objects(self.connection, "DaemonSet", self.request.namespace).items
+        self.verdicts.explain(self.nodes, with_last_words(self.connection, mine), daemonsets)
 
     def _judge(self) -> None:
         """Broken nodes are reported, and fail the run where they are more than may be."""

@@ -16,7 +16,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from .._kube._resources import Object, ref
 from .._kube._wait import Judge, Scene, diagnose, pod_ready
-from .._nodes._causes import FINAL, LONG, MOMENT, cause_of, names
+from .._nodes._causes import FINAL, LONG, MOMENT, SILENT, cause_of, names
 from .._nodes._keys import has_features
 from .._nodes._stage import OPERAND_APPS, Stage, down, is_gpu_node, node_ready, pod_stage, stage
 from .._nodes._taints import tolerates
@@ -150,6 +150,20 @@ class Verdicts(Judge):
         if seen.get(name, ("", 0.0))[0] != what:
             seen[name] = (what, now)
         return now - seen.setdefault(name, (what, now))[1]
+
+    def unexplained(self) -> List[str]:
+        """Broken nodes on which a container ended without a word."""
+        return sorted(name for name, at in self.failed.items() if at.trouble.endswith(SILENT))
+
+    def explain(self, nodes: Sequence[Object], pods: Sequence[Object], daemonsets: Sequence[Object]) -> None:
+        """Look at those again, with pods that have the last words of their containers."""
+        mine = _by_node(pods)
+        for node in nodes:
+            name = str(node["metadata"]["name"])
+            if name in self.unexplained():
+                at = stage(node, mine.get(name, []), daemonsets, (), self.layers)
+                if at.failed and at.stuck == self.failed[name].stuck:
+                    self.failed[name] = at
 
     def findings(self, nodes: Sequence[Object]) -> List[Finding]:
         """One warning for each cause, with the nodes that it is about."""

@@ -163,7 +163,7 @@ def test_a_cluster_without_nfd_says_that_no_gpu_is_known(facts: Any) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.rows("S25", "S28")
+@pytest.mark.rows("S25", "S28", "P114")
 def test_a_second_nfd_is_named_with_the_first(facts: Any) -> None:
     _up(facts)
     labels = {"app.kubernetes.io/name": "node-feature-discovery", "role": "master"}
