@@ -160,7 +160,7 @@ def _refusal(raw: str) -> Cause:
     if "violates PodSecurity" in raw:
         return Cause(
             f"pod security of the namespace refuses its pods{_said('', raw)}",
-            "Set psa.enabled to true, or label the namespace pod-security.kubernetes.io/enforce=privileged.",
+            "Label the namespace pod-security.kubernetes.io/enforce=privileged (psa.enabled may do that).",
             MOMENT,
         )
     if "insufficient quota to match these scopes" in raw:

@@ -109,7 +109,7 @@ CLUSTER = {
         "pod security of the namespace",
         (
             "NFD failed: pod security of the namespace refuses its pods",
-            "Set psa.enabled to true, or label the namespace pod-security.kubernetes.io/enforce=privileged.",
+            "Label the namespace pod-security.kubernetes.io/enforce=privileged (psa.enabled may do that).",
         ),
     ),
     "webhook": Words(

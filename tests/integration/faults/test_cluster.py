@@ -79,7 +79,7 @@ def _dead_webhook(resource: str, group: str = "") -> dict[str, Any]:
 
 
 @pytest.mark.rows("S37", "P131", "L24", "S01")
-def test_pod_security_that_refuses_pods_is_named_and_mended_by_the_policy(facts: Any) -> None:
+def test_pod_security_that_refuses_pods_is_named_and_what_is_told_mends_it(facts: Any) -> None:
     _without_namespace(facts)
     facts.kubectl(*APPLY, user="admin", text=json.dumps(_namespace()))
     facts.kubectl("label", "ns", "gpu-operator", "pod-security.kubernetes.io/enforce=baseline", user="admin")
@@ -88,8 +88,9 @@ def test_pod_security_that_refuses_pods_is_named_and_mended_by_the_policy(facts:
         assert failed["failed"]
         assert CLUSTER["pod security"].said_by(failed["msg"]), failed["msg"]
         assert "nodes gpu-0000 and gpu-0001: NFD failed" in failed["msg"]
-        mended = facts.stack({"psa": {"enabled": True}})
-        assert not mended["failed"], mended["msg"]
+        privileged = "pod-security.kubernetes.io/enforce=privileged"
+        facts.kubectl("label", "ns", "gpu-operator", "--overwrite", privileged, user="admin")
+        mended = _up(facts)
         assert all(node["ready"] for node in mended["found"]["nodes"])
     finally:
         facts.empty()
