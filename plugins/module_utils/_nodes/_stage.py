@@ -13,7 +13,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 
 from .._kube._wait import Trouble, diagnose, doing, pod_ready
 from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
-from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, mig_capable
+from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
 from ._taints import describe, tolerates
 
 Json = Mapping[str, Any]
@@ -336,6 +336,9 @@ def gaps_of(node: Json) -> List[str]:
         count = max(promised, int(capacity.get(resource) or 0))
         if have.get(resource, 0) < count:
             found.append(f"offers {have.get(resource, 0)} {resource}, its hardware has {count}")
+    there, seen = node.get("pciGpus", 0), _number(labels, "nvidia.com/gpu.count")
+    if 0 < seen < there and not has_mig_devices(labels):
+        found.append(f"the driver sees {seen} of the node's {there} GPUs")
     if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
         found.append("its MIG layout does not fit the MIG strategy single: all GPUs must have slices of one kind")
     if not found and not have:

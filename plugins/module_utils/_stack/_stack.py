@@ -31,7 +31,17 @@ from .._policy._load import policy_hash
 from .._policy._model import Policy
 from . import _stages
 from ._budget import allowed
-from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
+from ._facts import (
+    DRIVER_DAEMONSET,
+    driver_daemonsets,
+    node_facts,
+    pci_gpus,
+    read_named,
+    read_nodes,
+    slim_node,
+    with_hardware,
+    with_nodes,
+)
 from ._journal import Journal, only
 from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
 from ._others import foreign_nfd, operator_findings, second_nfd
@@ -418,7 +428,11 @@ class StackRun:
         if not self.policy.device_plugin.enabled:
             return
         names = {str(node["metadata"]["name"]) for node in self.nodes if _serves(node)}
-        if any(gaps_of(node) or not node_ready(node) for node in self.nodes if node["metadata"]["name"] in names):
+        if self.journal.done and names:
+            # A list of all that NFD found is long: it is read when something changed, not when nothing did.
+            self.verdicts.hardware = pci_gpus(self.connection)
+        known = with_hardware(self.nodes, self.verdicts.hardware)
+        if any(gaps_of(node) or not node_ready(node) for node in known if node["metadata"]["name"] in names):
             self.nodes = wait_until_proved(self.journal, names, self.verdicts)
         for node in sorted(self.nodes, key=lambda n: str(n["metadata"]["name"])):
             name = str(node["metadata"]["name"])

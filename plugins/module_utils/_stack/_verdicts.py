@@ -21,7 +21,7 @@ from .._nodes._keys import has_features
 from .._nodes._stage import OPERAND_APPS, Stage, down, is_gpu_node, node_ready, pod_stage, stage
 from .._nodes._taints import tolerates
 from .._plan import WARNING, Finding
-from ._facts import slim_node
+from ._facts import slim_node, with_hardware
 
 # Patience in units of the time that an image which is nowhere is given.
 UNITS = {FINAL: 1.0, MOMENT: 4.0, LONG: 10.0}
@@ -37,6 +37,7 @@ class Verdicts(Judge):
         self, clock: Callable[[], float], unit: Callable[[], float], layers: Optional[Collection[str]] = None
     ) -> None:
         self.failed: Dict[str, Stage] = {}
+        self.hardware: Mapping[str, int] = {}  # GPUs on the PCI bus, by node
         self.layers = layers
         self._clock = clock
         self._unit = unit
@@ -120,7 +121,7 @@ class Verdicts(Judge):
     def unproved(self, scene: Scene, among: Collection[str]) -> Dict[str, Stage]:
         """Nodes of ``among`` that are neither ready nor broken for good, and where they stand."""
         mine, found = _by_node(scene.pods), {}
-        for node in scene.nodes:
+        for node in with_hardware(scene.nodes, self.hardware):
             name = str(node["metadata"]["name"])
             if name in among:
                 at = self._told(node, mine.get(name, []), scene.workloads, {}, scene.events)

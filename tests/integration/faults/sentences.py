@@ -62,6 +62,12 @@ NODES = {
         "device plugin failed: its pod runs, and the node offers no GPU. See whether nvidia-smi on the node shows its "
         "GPUs, then delete the plugin's pod, which looks again.",
     ),
+    "bad-board": Fault(
+        "fewer GPUs than the hardware has",
+        {"gpus_visible": 3},
+        "allocatable failed: the driver sees 3 of the node's 4 GPUs. Look for Xid errors in the node's kernel log; a "
+        "GPU that is well again counts once the plugin restarts.",
+    ),
     "bad-exporter": Fault(
         "the exporter ends again and again",
         {"crash": {"nvidia-dcgm-exporter": "out of file descriptors"}},
