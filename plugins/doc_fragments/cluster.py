@@ -111,6 +111,20 @@ options:
     description: Seconds that the whole run may take.
     type: int
     default: 7200
+  lock_wait:
+    description:
+      - Seconds to wait while another run writes to this cluster. V(0) does not wait.
+      - Runs are kept apart by the Lease C(gpufleet) in O(namespace). A run takes it before its first write, and not
+        at all when it has nothing to write. A run that was killed does not hold it for longer than a minute.
+    type: int
+    default: 120
+  if_locked:
+    description:
+      - What to do when another run still writes to this cluster after O(lock_wait).
+      - V(fail) fails and names the other run, V(skip) ends without a change and returns the finding V(locked).
+    type: str
+    choices: [fail, skip]
+    default: fail
   progress_file:
     description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not
       set it.

@@ -36,6 +36,8 @@ WAIT: Spec = {
     "wait": {"type": "bool", "default": True},
     "stage_timeout": {"type": "int", "default": 1800},
     "timeout": {"type": "int", "default": 7200},
+    "lock_wait": {"type": "int", "default": 120},
+    "if_locked": {"type": "str", "choices": ["fail", "skip"], "default": "fail"},
     "progress_file": {"type": "path"},
 }
 

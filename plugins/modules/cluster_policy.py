@@ -54,6 +54,20 @@ options:
     type: str
     default: "0"
     version_added: "0.2.0"
+  all_namespaces:
+    description:
+      - Whether to look for objects of the collection in all namespaces, so that those of an earlier namespace are
+        found.
+      - V(false) looks in O(namespace) only, for accounts that may not list in others.
+    type: bool
+    default: true
+  watch:
+    description:
+      - Seconds for which the run goes on after its end, to watch the nodes and to run again as soon as one needs
+        something, such as a node that joins.
+      - Made for scheduled runs, to serve new nodes between two of them. Has no effect in check mode.
+    type: int
+    default: 0
 seealso:
   - module: gpufleet.nvidia.gpu_cluster_info
   - module: gpufleet.nvidia.gpu_nodes
@@ -327,8 +341,20 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack impo
 def main():
     state = {"type": "str", "choices": ["present", "absent"], "default": "present"}
     budget = {"type": "str", "default": "0"}
+    watch = {"type": "int", "default": 0}
+    everywhere = {"type": "bool", "default": True}
     module = AnsibleModule(
-        argument_spec=spec(CONNECTION, POLICY, WAIT, DRIFT, NODE_GROUPS, state=state, max_failed_nodes=budget),
+        argument_spec=spec(
+            CONNECTION,
+            POLICY,
+            WAIT,
+            DRIFT,
+            NODE_GROUPS,
+            state=state,
+            max_failed_nodes=budget,
+            all_namespaces=everywhere,
+            watch=watch,
+        ),
         supports_check_mode=True,
     )
     run_module(module, cluster_policy)

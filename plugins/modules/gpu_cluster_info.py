@@ -173,6 +173,49 @@ found:
           description: Container runtime and version.
           returned: always
           type: str
+    runs:
+      description: The last runs that wrote to the cluster, newest first. They are kept on the Lease C(gpufleet).
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        start:
+          description: When the run took the Lease, UTC.
+          returned: always
+          type: str
+        end:
+          description: When it ended. Empty for a run that was killed.
+          returned: always
+          type: str
+        by:
+          description: User name by which the API server knew the run.
+          returned: when it ended by itself
+          type: str
+        from:
+          description: Local user, host and process of the run.
+          returned: always
+          type: str
+        what:
+          description: What was run, such as V(stack), V(removal) or V(nodes).
+          returned: when it ended by itself
+          type: str
+        policy:
+          description: SHA-256 of the complete policy. Empty where none was asked for.
+          returned: when it ended by itself
+          type: str
+        changes:
+          description: Number of changes that were made.
+          returned: when it ended by itself
+          type: int
+        changed:
+          description: Names of the changes, 20 at most.
+          returned: when it ended by itself
+          type: list
+          elements: str
+        ended:
+          description: V(done), V(failed) with the message, V(interrupted), or V(killed).
+          returned: always
+          type: str
     requests:
       description: Requests that this run sent to the API server.
       returned: success

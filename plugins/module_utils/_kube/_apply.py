@@ -135,10 +135,15 @@ def plan(
 
 
 def owned(
-    connection: Connection, kind: str, namespace: Optional[str] = None, deadline: Optional[Deadline] = None
+    connection: Connection,
+    kind: str,
+    namespace: Optional[str] = None,
+    deadline: Optional[Deadline] = None,
+    scope: str = "",
 ) -> Listing:
     """All objects of a kind that carry our label; not served where the cluster does not know the kind."""
-    return list_objects(connection, kind, namespace, label_selector=OURS, optional=True, deadline=deadline)
+    selector = ",".join(part for part in (OURS, scope) if part)
+    return list_objects(connection, kind, namespace, label_selector=selector, optional=True, deadline=deadline)
 
 
 class _Planner:
@@ -523,13 +528,15 @@ def _check(obj: Mapping[str, Any]) -> None:
 
 
 def _in_scope(found: Mapping[str, str], scope: str) -> bool:
-    """True when labels match a selector of the form ``a=b,c=d``."""
-    pairs = (part.partition("=") for part in scope.split(",") if part)
-    return all(found.get(key) == value for key, _equals, value in pairs)
+    """True when labels match a selector of the form ``a=b,!c``."""
+    parts = [part for part in scope.split(",") if part]
+    absent = [part[1:] for part in parts if part.startswith("!")]
+    pairs = (part.partition("=") for part in parts if not part.startswith("!"))
+    return not any(key in found for key in absent) and all(found.get(key) == value for key, _equals, value in pairs)
 
 
 def _part(live: Mapping[str, Any], scope: str) -> str:
-    keys = [part.partition("=")[0] for part in scope.split(",") if part]
+    keys = [part.lstrip("!").partition("=")[0] for part in scope.split(",") if part]
     return ", ".join(f"{key}={labels(live).get(key, '(none)')}" for key in keys)
 
 

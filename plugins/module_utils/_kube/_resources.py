@@ -14,6 +14,8 @@ Object = Dict[str, Any]
 MANAGER = "gpufleet"
 MANAGED_BY = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED_BY}={MANAGER}"
+PART = "gpufleet.io/part"  # label of objects that another module than those of the stack makes, and removes
+STACK = f"!{PART}"  # selector of those of the stack
 
 
 class Resource(NamedTuple):

@@ -32,7 +32,8 @@ def gpu_nodes(params: Mapping[str, Any], check: bool, progress: Progress) -> Res
     if params["state"] == "absent":
         request.node_groups = []
     patience = float(params["mig_busy_timeout"]) if params["mig_busy"] == "wait" else 0.0
-    return _NodesRun(Journal(request), patience).run()
+    journal = Journal(request)
+    return journal.guarded("nodes", lambda: _NodesRun(journal, patience).run())
 
 
 class _NodesRun:

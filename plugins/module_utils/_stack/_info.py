@@ -14,6 +14,7 @@ from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
 from ._facts import pci_gpus, read_nodes, with_hardware
+from ._lease import read_runs, runs_text
 from ._others import runs_operator, second_nfd
 from ._request import Progress, Request
 from ._table import node_table
@@ -68,10 +69,11 @@ def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
         "kubernetes": str(version.get("gitVersion", "")),
         "table": node_table(found_rows),
         "nodes": found_rows,
+        "runs": read_runs(connection, namespace),
         "requests": {"total": connection.stats["requests"], "writes": connection.stats["writes"]},
     }
     if show_table:
-        for line in result.found["table"]:
+        for line in [*result.found["table"], *runs_text(result.found["runs"][:3])]:
             request.progress(line)
     if query is not None:
         result.asked, result.selected = True, _select(query, result.found)

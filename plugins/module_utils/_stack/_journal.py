@@ -12,10 +12,15 @@ from itertools import groupby
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
 
 from .._kube._apply import AT_ONCE, CREATE, DELETE, Step, execute, wait_gone
-from .._kube._connection import KubeError
+from .._kube._connection import ApiError, KubeError
 from .._kube._resources import Ref
-from .._plan import Action, Check, Failure, Finding, Result
+from .._plan import INFO, WARNING, Action, Check, Failure, Finding, Result
+from ._lease import Held, Lease, record
 from ._request import Request
+
+
+class Skipped(Exception):
+    """Another run works on the cluster, and this one was asked to leave it to that."""
 
 
 @dataclass
@@ -28,6 +33,61 @@ class Journal:
     done: List[str] = field(default_factory=list)
     verified: List[Check] = field(default_factory=list)
     found: Dict[str, Any] = field(default_factory=dict)
+    exclusive: bool = True  # whether the run writes what other runs write, too
+    lease: Lease = field(init=False)
+
+    def __post_init__(self) -> None:
+        request = self.request
+        self.lease = Lease(request.connection, request.namespace, request.lock_wait, request.progress)
+
+    def guarded(self, what: str, run: Callable[[], Result]) -> Result:
+        """The result of ``run``, which is alone on the cluster while it writes, and leaves a record when it did.
+
+        ``what`` says in the record what was run.
+        """
+        ended = "interrupted"
+        try:
+            result = run()
+            ended = "done"
+            return result
+        except Skipped:
+            return Result(False, self.findings, [], self.result().found)
+        except Failure as failure:
+            ended = f"failed: {failure.msg}"
+            raise
+        except KubeError as error:
+            ended = f"failed: {error}"
+            raise self.failure(str(error)) from error
+        finally:
+            self._release(record(what, str(self.found.get("policy_hash", "")), self.done, ended))
+
+    def _release(self, left: Dict[str, Any]) -> None:
+        try:
+            self.lease.release(left)
+        except KubeError as error:
+            detail = f"the lease of this run could not be given back: {error}"
+            remedy = "The next run takes it after a minute."
+            self.findings.append(Finding("lease-left", WARNING, detail, str(self.lease), remedy=remedy))
+
+    def alone(self) -> bool:
+        """Make sure that no other run writes from now on; True when one did until a moment ago.
+
+        While the namespace is not there, there is nothing that two runs could work on.
+        """
+        try:
+            return self.lease.take(self.request.deadline)
+        except Held as error:
+            if self.request.skip_if_locked and not self.done:
+                detail = f"{error}; this one leaves the cluster to it"
+                self.add_findings([Finding("locked", INFO, detail, str(self.lease))])
+                raise Skipped from None
+            raise self.failure(f"{error}. Wait until it has ended, or give lock_wait more seconds") from None
+        except ApiError as error:
+            if error.status == 404:
+                return False
+            raise self.failure(f"the lease that keeps runs apart cannot be taken: {error}") from error
+        except KubeError as error:
+            raise self.failure(str(error)) from error
 
     def expect(self, actions: Iterable[Action]) -> None:
         """Add actions to the plan that is returned; one that stands there already is not added again."""
@@ -44,6 +104,10 @@ class Journal:
     def remaining(self) -> List[str]:
         done = set(self.done)
         return [action.id for action in self.planned if action.id not in done]
+
+    def restart(self, findings: Sequence[Finding]) -> None:
+        """Forget what was planned and found, but for ``findings``: the cluster is another one now."""
+        self.findings, self.planned = list(findings), []
 
     def result(self) -> Result:
         changed = bool(self.planned) if self.request.check else bool(self.done)
@@ -97,6 +161,8 @@ class Journal:
     def carry_out(self, actions: Sequence[Action], act: Callable[[], object], what: str) -> None:
         """Carry out what ``actions`` describe by ``act``; ``what`` begins the message when it fails."""
         self.expect(actions)
+        if self.exclusive:
+            self.alone()
         try:
             act()
         except KubeError as error:

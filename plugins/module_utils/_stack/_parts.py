@@ -67,7 +67,8 @@ def _run(
 ) -> Result:
     journal = Journal(Request.from_params(params, check, progress))
     policy = read_policy(params, journal.findings, values)
-    return PartRun(journal, policy, parts, prefixes, params["state"] == "absent").run()
+    run = PartRun(journal, policy, parts, prefixes, params["state"] == "absent").run
+    return journal.guarded(", ".join(parts), run)
 
 
 def _plugin_values(params: Mapping[str, Any]) -> Dict[str, Any]:

@@ -32,13 +32,21 @@ class Request:
     stage_timeout: float = 1800.0
     max_failed_nodes: str = "0"
     deadline: Deadline = field(default_factory=lambda: Deadline(7200.0))
+    lock_wait: float = 120.0
+    skip_if_locked: bool = False
+    everywhere: bool = True  # whether objects of ours are looked for in all namespaces
     clock: Callable[[], float] = time.monotonic
 
     @classmethod
-    def from_params(cls, params: Mapping[str, Any], check: bool, progress: Progress) -> Request:
-        """From the parameters of any module of the cluster plane; nothing is sent yet."""
+    def from_params(
+        cls, params: Mapping[str, Any], check: bool, progress: Progress, connection: Optional[Connection] = None
+    ) -> Request:
+        """From the parameters of any module of the cluster plane; nothing is sent yet.
+
+        ``connection``: one that is open already.
+        """
         return cls(
-            connection=Connection.open(params),
+            connection=connection or Connection.open(params),
             namespace=params["namespace"],
             check=check,
             progress=progress,
@@ -48,7 +56,15 @@ class Request:
             stage_timeout=_seconds(params, "stage_timeout", 1800.0),
             max_failed_nodes=_budget(params),
             deadline=Deadline(_seconds(params, "timeout", 7200.0)),
+            lock_wait=_lock_wait(params),
+            everywhere=bool(params.get("all_namespaces", True)),
+            skip_if_locked=params.get("if_locked") == "skip",
         )
+
+    @property
+    def owned_in(self) -> Optional[str]:
+        """The namespace in which objects of ours are looked for; None for all."""
+        return None if self.everywhere else self.namespace
 
 
 def _seconds(params: Mapping[str, Any], name: str, default: float) -> float:
@@ -66,6 +82,14 @@ def _budget(params: Mapping[str, Any]) -> str:
         return parse_budget(params.get("max_failed_nodes"))
     except ValueError as error:
         raise Failure(f"{error}. Nothing has been changed.") from error
+
+
+def _lock_wait(params: Mapping[str, Any]) -> float:
+    """Seconds to wait for another run; 0 does not wait. Raises Failure below 0."""
+    value = params.get("lock_wait")
+    if value is not None and float(value) < 0:
+        raise Failure(f"lock_wait is {value}: seconds from 0 on are allowed. Nothing has been changed.")
+    return 120.0 if value is None else float(value)
 
 
 def read_policy(

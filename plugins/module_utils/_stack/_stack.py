@@ -8,14 +8,14 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from functools import partial
-from typing import Any, Dict, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
 from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
-from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, Object, ours, path, ref
+from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, STACK, Object, ours, path, ref
 from .._nodes._causes import LONG, names
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
@@ -26,7 +26,7 @@ from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
 from .._operands._types import ClusterFacts, NodeFacts, Operand
-from .._plan import INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from . import _stages
@@ -43,6 +43,7 @@ from ._facts import (
     with_nodes,
 )
 from ._journal import Journal, only
+from ._keep import Keeper
 from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
 from ._others import foreign_nfd, operator_findings, second_nfd
 from ._request import Progress, Request, read_policy
@@ -110,9 +111,26 @@ def cluster_policy(params: Mapping[str, Any], check: bool, progress: Progress) -
     request = Request.from_params(params, check, progress)
     journal = Journal(request)
     if params["state"] == "absent":
-        return _Removal(journal).run()
+        return journal.guarded("removal", _Removal(journal).run)
     policy = read_policy(params, journal.findings)
-    return StackRun(journal, policy).run()
+    given = list(journal.findings)
+
+    def run() -> Result:
+        again = Journal(Request.from_params(params, check, progress, request.connection), list(given))
+        return again.guarded("stack", StackRun(again, policy).run)
+
+    watch = float(params.get("watch") or 0)
+    if watch < 0:
+        raise Failure(f"watch is {params['watch']}: seconds from 0 on are allowed. Nothing has been changed.")
+    if check or not watch:
+        return run()
+    groups, _findings = read_groups(request)
+    planner = NodePlanner(request, policy, groups)
+
+    def needs(nodes: Sequence[Object]) -> List[str]:
+        return [change.name for change in planner.plan(nodes)[0]]
+
+    return Keeper(request.connection, needs, run, progress).keep(watch)
 
 
 class StackRun:
@@ -141,22 +159,16 @@ class StackRun:
 
     def run(self) -> Result:
         self._refuse()
-        self.request.progress("reading the cluster")
-        self._read()
-        self._name_configs()
-        first = self._plan()
-        relabel = self._relabel_plan()
-        self._refuse()
-        self.journal.expect(step.action() for step in first.steps)
-        for change in relabel:
-            self.journal.expect(change.actions())
-        if (first.steps or relabel) and self._nfd_stages():
-            self.journal.add_findings(second_nfd(self.connection))
-        self._report(first)
+        given = list(self.journal.findings)
+        first, relabel = self._prepare()
         if self.request.check:
             self.journal.add_findings(rehearse(self.connection, first, self.request.deadline))
             self._refuse()
             return self.journal.result()
+        if (first.steps or relabel) and self.journal.alone():
+            # Another run ended just now: what was planned beside it may be done, or wrong.
+            self.journal.restart(given)
+            first, relabel = self._prepare()
         last = self._apply(first, relabel)
         if self.request.wait:
             last = self._wait(last)
@@ -166,12 +178,28 @@ class StackRun:
         self._judge()
         return self.journal.result()
 
+    def _prepare(self) -> Tuple[Plan, List[NodeChange]]:
+        """What is to be done, as the cluster is now. Reads only."""
+        self.request.progress("reading the cluster")
+        self._read()
+        self._name_configs()
+        first = self._plan()
+        relabel = self._relabel_plan()
+        self._refuse()
+        self.journal.expect(step.action() for step in first.steps)
+        for change in relabel:
+            self.journal.expect(change.actions())
+        if (first.steps or relabel) and self._nfd_stages() and self.request.everywhere:
+            self.journal.add_findings(second_nfd(self.connection))
+        self._report(first)
+        return first, relabel
+
     # -- reading -----------------------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         self.journal.add_findings(operator_findings(self.connection))
         self._refuse()
-        self.listings = {kind: owned(self.connection, kind, deadline=self.request.deadline) for kind in KINDS}
+        self.listings = {kind: self._owned(kind) for kind in KINDS}
         self.live_namespace = self._live_namespace()
         self.nodes = read_nodes(self.connection)
         keys, hashes = read_named(self.connection, self.policy, self.request.namespace)
@@ -185,6 +213,10 @@ class StackRun:
         known = [node_facts(node).os_tag for node in self.nodes]
         drivers = driver_daemonsets(self.listings["DaemonSet"].items, [tag for tag in known if tag])
         self.facts = replace(facts, driver_daemonsets=drivers)
+
+    def _owned(self, kind: str) -> Listing:
+        request = self.request
+        return owned(self.connection, kind, request.owned_in, request.deadline, STACK)
 
     def _live_namespace(self) -> Optional[Object]:
         """Our namespace, also where somebody else made it."""
@@ -259,6 +291,8 @@ class StackRun:
             wanted,
             kinds=[*KINDS, *self._former_kinds()],
             optional=OPTIONAL,
+            scope=STACK,
+            namespace=self.request.owned_in,
             drift=self.request.drift,
             deadline=self.request.deadline,
             listings=self.listings,
@@ -428,7 +462,7 @@ class StackRun:
         if not self.policy.device_plugin.enabled:
             return
         names = {str(node["metadata"]["name"]) for node in self.nodes if _serves(node)}
-        if self.journal.done and names:
+        if self.journal.done and names and self.request.everywhere:
             # A list of all that NFD found is long: it is read when something changed, not when nothing did.
             self.verdicts.hardware = pci_gpus(self.connection)
         known = with_hardware(self.nodes, self.verdicts.hardware)
@@ -505,7 +539,8 @@ class _Removal:
         space = self.connection.find(path("Namespace", name=self.request.namespace))
         notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
         extra = [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
-        made = plan(self.connection, [], kinds=[*KINDS, *extra], deadline=self.request.deadline)
+        self._refuse_reconciler()
+        made = plan(self.connection, [], kinds=[*KINDS, *extra], scope=STACK, deadline=self.request.deadline)
         made.steps = [step for step in made.steps if self._may_go(step)]
         nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         changes = self._changes(nfd_ours)
@@ -526,7 +561,19 @@ class _Removal:
         self.journal.wait_gone(rest)
         if space is not None and not ours(space) and applied_fields(space):
             self._release(space)
+        self.journal.lease.remove()
         return self.journal.result()
+
+    def _refuse_reconciler(self) -> None:
+        """A schedule that would bring the stack back."""
+        for item in owned(self.connection, "CronJob", deadline=self.request.deadline).items:
+            if not item["spec"].get("suspend"):
+                name = f"CronJob {item['metadata']['namespace']}/{item['metadata']['name']}"
+                detail = "reconciles this cluster on a schedule, and would bring the stack back"
+                remedy = "Use gpufleet.nvidia.remove, which removes it first, or suspend it."
+                self.journal.add_findings([Finding("reconciler-runs", ERROR, detail, name, remedy=remedy)])
+        if errors(self.journal.findings):
+            raise Failure(refusal(self.journal.findings), self.journal.result())
 
     def _release(self, space: Object) -> None:
         """A namespace that somebody else made loses the labels that we added."""

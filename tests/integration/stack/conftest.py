@@ -19,6 +19,7 @@ import yaml
 
 from ansible_collections.gpufleet.nvidia.plugins.doc_fragments.cluster import ModuleDocFragment
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._run import reconciler
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._gpu_nodes import gpu_nodes
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._info import gpu_cluster_info
@@ -35,6 +36,7 @@ MODULES: dict[str, Callable[..., Any]] = {
     "dcgm_exporter": dcgm_exporter,
     "gpu_nodes": gpu_nodes,
     "gpu_cluster_info": gpu_cluster_info,
+    "reconciler": reconciler,
 }
 FAST = 200  # times faster than life
 
@@ -87,6 +89,8 @@ class Fleet:
     def empty(self) -> None:
         """Remove the stack too."""
         self.reset()
+        gone = self.run("reconciler", state="absent")
+        assert not gone["failed"], gone["msg"]
         removed = self.run("cluster_policy", state="absent")
         assert not removed["failed"], removed["msg"]
 
