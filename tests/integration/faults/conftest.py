@@ -15,7 +15,7 @@ from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import
 __all__ = ["_fleets", "fleets"]
 
 
-@pytest.fixture(autouse=True, scope="session")
+@pytest.fixture(autouse=True, scope="module")
 def _impatient() -> Iterator[None]:
     """Simulated nodes fail faster than real ones: what is given five minutes in life is given ten seconds."""
     with pytest.MonkeyPatch.context() as patch:
