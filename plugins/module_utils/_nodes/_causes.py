@@ -138,7 +138,9 @@ def _pull(layer: str, trouble: Trouble) -> Cause:
     if layer == "driver" and kernel and trouble.final:
         text = f"there is no precompiled driver for kernel {kernel.group('kernel')}: no image {trouble.image}"
         return Cause(text, "Boot a kernel that has one, or set driver.usePrecompiled to false.", FINAL)
-    text = f"image {trouble.image} cannot be pulled{_said(trouble.container, trouble.raw)}"
+    # The kubelet repeats the reference several times; what counts stands at the end.
+    said = " ".join(trouble.raw.split()).rsplit(": ", 1)[-1]
+    text = f"image {trouble.image} cannot be pulled{_said(trouble.container, said)}"
     if _DENIED.search(trouble.raw):
         return Cause(text, "Give the component imagePullSecrets that may read this repository.")
     if trouble.final:
