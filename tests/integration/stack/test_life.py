@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 
 import pytest
@@ -162,12 +163,16 @@ def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_con
     assert failed["failed"], f"{stage} came up with an image that does not exist"
     assert time.monotonic() - began < 90
     message = failed["msg"].split(". ")[0]
-    assert f"stage {'container toolkit' if stage == 'validator' else stage} cannot become ready" in message
-    assert workload in message
+    layer = {"container toolkit": "toolkit", "validator": "toolkit"}.get(stage, stage)
+    assert f"{layer} failed: image" in message or "stage NFD cannot become ready" in message
     assert "cannot be pulled" in message
     assert version in message
-    assert "container " in message
-    assert "node " in message
+    assert re.search(r"\(\S+: .*not found\)|container \S+: ", message)
+    assert "node" in message
+    if stage == "device plugin":
+        assert message.startswith("node gpu-0000:"), "a template that does not come up is not brought to more nodes"
+        assert any(finding["id"] == "rollout.held" for finding in failed["findings"])
+    assert workload in {d["metadata"]["name"] for d in facts.get("DaemonSet")} | {"gpu-operator-node-feature-discovery"}
     mended = json.loads(json.dumps(values).replace('"version"', '"unused"').replace('"tag"', '"unused"'))
     for block in mended.values():
         for inner in (block, *(v for v in block.values() if isinstance(v, dict))):
