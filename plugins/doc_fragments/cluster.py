@@ -92,6 +92,12 @@ options:
     description: Namespace of the operands.
     type: str
     default: gpu-operator
+  image_registry:
+    description:
+      - Registry, and a path in it where that is wanted, from which every image is pulled, such as
+        V(registry.example.com/mirror). Paths, versions and digests of the images stay.
+      - Images of C(extraObjects) are used as they are written.
+    type: str
 """
 
     WAIT = r"""

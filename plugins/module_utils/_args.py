@@ -30,6 +30,7 @@ POLICY: Spec = {
     "release": {"type": "str"},
     "accept": {"type": "list", "elements": "str"},
     "namespace": {"type": "str", "default": "gpu-operator"},
+    "image_registry": {"type": "str"},
 }
 
 WAIT: Spec = {

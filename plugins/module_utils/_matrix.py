@@ -180,6 +180,12 @@ RELEASES: Dict[str, Release] = {
 
 LATEST = "v26.7.0"
 
+# The oldest Kubernetes that the collection itself is tested against; the chart's own gate (>= 1.16) says little.
+KUBERNETES_FLOOR = "1.32"
+
+# The toolkit writes CDI files of version 0.7.0 since 1.19: older containerd cannot read them.
+CONTAINERD_FOR_CDI = "1.7.16"
+
 
 @dataclass(frozen=True)
 class Branch:

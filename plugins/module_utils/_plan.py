@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import asdict, dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence
 
 ERROR = "error"
 WARNING = "warning"
@@ -84,8 +84,12 @@ class Check:
 
 @dataclass
 class Result:
-    """The result of a module that changes things; the same keys in check mode and in a real run."""
+    """The result of a module that changes things; the same keys in check mode and in a real run.
 
+    ``shown``: a person has seen the findings already, so they are not given as warnings too.
+    """
+
+    shown: ClassVar[bool] = False
     changed: bool = False
     findings: List[Finding] = field(default_factory=list)
     plan: List[Action] = field(default_factory=list)

@@ -44,6 +44,16 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  max_failed_nodes:
+    description:
+      - How many GPU nodes may be broken at the end without the run failing, a number such as V(2) or a part of all GPU
+        nodes such as V(10%), rounded down.
+      - Broken nodes never hold up the others. They are reported with layer, cause and what to do next as warnings and
+        findings, and in RV(found.nodes), whatever this option says.
+      - A node that is only slow is waited for until O(stage_timeout), and counts as broken after that.
+    type: str
+    default: "0"
+    version_added: "0.2.0"
   all_namespaces:
     description:
       - Whether to look for objects of the collection in all namespaces, so that those of an earlier namespace are
@@ -82,6 +92,10 @@ EXAMPLES = r"""
         enabled: false
       toolkit:
         enabled: false
+
+- name: A large fleet, in which some nodes are always out of order
+  gpufleet.nvidia.cluster_policy:
+    max_failed_nodes: 5%
 
 - name: Remove the stack
   gpufleet.nvidia.cluster_policy:
@@ -245,8 +259,13 @@ found:
           description: Whether pods can use the node's GPUs.
           returned: always
           type: bool
+        failed:
+          description: Whether something on the node is broken, rather than slow or left out on purpose.
+          returned: always
+          type: bool
         trouble:
-          description: The first thing that failed, with container and cause. Empty when nothing did.
+          description: The first thing that is not in order, in one sentence with layer, cause and what to do next.
+            Empty when all is.
           returned: always
           type: str
         os:
@@ -371,11 +390,20 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack impo
 
 def main():
     state = {"type": "str", "choices": ["present", "absent"], "default": "present"}
+    budget = {"type": "str", "default": "0"}
     watch = {"type": "int", "default": 0}
     everywhere = {"type": "bool", "default": True}
     module = AnsibleModule(
         argument_spec=spec(
-            CONNECTION, POLICY, WAIT, DRIFT, NODE_GROUPS, state=state, all_namespaces=everywhere, watch=watch
+            CONNECTION,
+            POLICY,
+            WAIT,
+            DRIFT,
+            NODE_GROUPS,
+            state=state,
+            max_failed_nodes=budget,
+            all_namespaces=everywhere,
+            watch=watch,
         ),
         supports_check_mode=True,
     )

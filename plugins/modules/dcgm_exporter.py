@@ -236,8 +236,13 @@ found:
           description: Whether pods can use the node's GPUs.
           returned: always
           type: bool
+        failed:
+          description: Whether something on the node is broken, rather than slow or left out on purpose.
+          returned: always
+          type: bool
         trouble:
-          description: The first thing that failed, with container and cause. Empty when nothing did.
+          description: The first thing that is not in order, in one sentence with layer, cause and what to do next.
+            Empty when all is.
           returned: always
           type: str
         os:

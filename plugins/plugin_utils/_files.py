@@ -5,12 +5,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Union
 
 import yaml
 
-MAX_BYTES = 4 * 1024 * 1024
+MAX_BYTES = 1024 * 1024  # as much as a ConfigMap may hold; the parser takes 10 seconds for it
 MAX_NODES = 200_000
+MAX_NUMBER = 100  # characters of a number: some forms take hours to compute when they are long
 _OPEN, _CLOSE = "\ue000", "\ue001"  # of the private use area: no file has them for anything else
 
 
@@ -27,13 +28,24 @@ def read_documents(path: str) -> List[Any]:
         raise BadFile(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
         raise BadFile(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MiB, which no values file is")
+    return [document for document in _parsed(data, path) if document is not None]
+
+
+def _parsed(text: Union[bytes, str], place: str) -> List[Any]:
+    """All documents of a text; each is judged before anything in it is expanded. Raises BadFile."""
+    documents = []
     try:
-        documents = [document for document in yaml.safe_load_all(data) if document is not None]
+        loader = yaml.SafeLoader(text)
+        try:
+            while loader.check_node():
+                node = loader.get_node()
+                if _expanded_size(node, {}, set()) > MAX_NODES:
+                    raise BadFile(f"{place}: its YAML aliases expand to more than {MAX_NODES} values")
+                documents.append(loader.construct_document(node))
+        finally:
+            loader.dispose()
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise BadFile(f"{path}: is not valid YAML: {' '.join(str(error).split())[:400]}") from error
-    for document in documents:
-        if _expanded_size(document, {}, set()) > MAX_NODES:
-            raise BadFile(f"{path}: its YAML aliases expand to more than {MAX_NODES} values")
+        raise BadFile(f"{place}: is not valid YAML: {' '.join(str(error).split())[:400]}") from error
     return documents
 
 
@@ -57,11 +69,11 @@ def _parse_extra_objects(document: Dict[str, Any], path: str) -> None:
         return
     for number, item in enumerate(objects):
         if isinstance(item, str):
-            try:
-                objects[number] = _restored(yaml.safe_load(item.replace("{{", _OPEN).replace("}}", _CLOSE)))
-            except yaml.YAMLError as error:
-                place = f"{path}: extraObjects[{number}]"
-                raise BadFile(f"{place}: is not valid YAML: {' '.join(str(error).split())[:400]}") from error
+            place = f"{path}: extraObjects[{number}]"
+            made = _parsed(item.replace("{{", _OPEN).replace("}}", _CLOSE), place)
+            if len(made) > 1:
+                raise BadFile(f"{place}: holds {len(made)} documents; an extra object is one")
+            objects[number] = _restored(made[0]) if made else None
 
 
 def _restored(value: Any) -> Any:
@@ -73,16 +85,18 @@ def _restored(value: Any) -> Any:
     return value.replace(_OPEN, "{{").replace(_CLOSE, "}}") if isinstance(value, str) else value
 
 
-def _expanded_size(value: Any, sizes: Dict[int, int], inside: set) -> int:
-    """Number of values when each alias is written out; a few aliases can stand for billions."""
-    if not isinstance(value, (dict, list)):
+def _expanded_size(node: yaml.Node, sizes: Dict[int, int], inside: set) -> int:
+    """Number of values with each alias and merge key written out; a few can stand for billions. Raises ValueError."""
+    if isinstance(node, yaml.ScalarNode):
+        if len(node.value) > MAX_NUMBER and node.tag in ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float"):
+            raise ValueError(f"a number of {len(node.value)} characters, line {node.start_mark.line + 1}")
         return 1
-    key = id(value)
+    key = id(node)
     if key in inside:
         return MAX_NODES + 1  # contains itself
     if key not in sizes:
         inside.add(key)
-        items = list(value.values()) if isinstance(value, dict) else value
+        items = [value for pair in node.value for value in pair] if isinstance(node, yaml.MappingNode) else node.value
         sizes[key] = 1 + sum(_expanded_size(item, sizes, inside) for item in items)
         inside.discard(key)
     return sizes[key]

@@ -153,7 +153,9 @@ def goal_text(r: Row) -> str:
 def _amount(value: float | None, unit: str) -> str:
     if value is None:
         return ""
-    return f"{value:.2f} s" if unit == "s" else f"{value:g}"
+    if unit == "s":
+        return f"{value:.2f} s"
+    return f"{value:.1f} MB" if unit.startswith("MB") else f"{value:g}"
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -171,11 +173,13 @@ def table(rows: Sequence[Row]) -> str:
 
 
 def markdown(rows: Sequence[Row]) -> str:
-    """The figures for a page: times first, then counts."""
+    """The figures for a page: times first, then counts, then sizes."""
     parts = []
+    counts = ("requests", "writes")
     for title, chosen in (
         ("Times", [r for r in rows if r["unit"] == "s"]),
-        ("Requests and writes at the API server", [r for r in rows if r["unit"] != "s"]),
+        ("Requests and writes at the API server", [r for r in rows if r["unit"] in counts]),
+        ("Memory and bytes", [r for r in rows if r["unit"] not in ("s", *counts)]),
     ):
         if chosen:
             parts += [f"### {title}", "", *_markdown_table(chosen), ""]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What the module cluster_policy does, once, in a plain Python process: prints its seconds, imports left out.
 
-python -m ansible_collections.gpufleet.nvidia.tests.bench.inside KUBECONFIG
+python -m ansible_collections.gpufleet.nvidia.tests.bench.inside KUBECONFIG [PARAMETERS as JSON]
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import cluster_policy
 
 
-def main(kubeconfig: str) -> None:
+def main(kubeconfig: str, more: str = "{}") -> None:
     params = {"kubeconfig": kubeconfig, "state": "present", "namespace": "gpu-operator", "policy": {}, "wait": False}
+    params |= json.loads(more)
     Connection.open(params)  # imports the package `kubernetes`, which happens once; nothing is sent
     began = time.perf_counter()
     result = cluster_policy(params, False, lambda line: None)
@@ -26,4 +27,4 @@ def main(kubeconfig: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -42,7 +42,7 @@ def pytest_stage(name: str, what: str, *arguments: str, long: bool = False) -> S
 
 STAGES: tuple[Stage, ...] = (
     Stage("gates", "lint: all gates", (PYTHON, "-m", f"{HERE}.gates.run")),
-    pytest_stage("unit", "unit tests", "tests/unit", *QUICK),
+    pytest_stage("unit", "unit tests", "tests/unit", "-n", "2", *QUICK),
     Stage("floor-python", "module_utils on the oldest Python", (PYTHON, "-m", f"{HERE}.gates.floor", "python")),
     Stage(
         "programs",

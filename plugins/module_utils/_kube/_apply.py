@@ -381,7 +381,9 @@ def apply(
             ).body
         except ApiError as error:
             tries += 1
-            if dry_run or not error.unknown_kind or patience.passed:
+            # Forced, it conflicts with nobody's fields: somebody wrote the object in the same moment.
+            passing = error.unknown_kind or error.status == 409
+            if dry_run or not passing or patience.passed:
                 raise
             connection.pause(tries, patience)
 

@@ -26,6 +26,7 @@ TIMEOUT = 30.0  # seconds without a byte after which one request is given up
 PATIENCE = 120.0  # seconds in which one request is tried again, when the caller gives no deadline
 CONNECT_TRIES = 4  # a server that never answered is given up after this many tries, about 3 seconds
 SERVER_ERROR_TRIES = 6  # a server that keeps failing (a broken webhook, say) is given up after about 8 seconds
+PASSING = (502, 503, 504)  # a server that restarts, or a load balancer without one: given up when PATIENCE ends
 
 
 class KubeError(Exception):
@@ -217,6 +218,7 @@ class Connection:
         if idempotent is None:
             idempotent = method in ("GET", "DELETE") or content_type == APPLY
         deadline = deadline or Deadline(PATIENCE)
+        patience = Deadline(min(PATIENCE, deadline.left))
         timeout = timeout or self.timeout
         tries = 0
         while True:
@@ -226,15 +228,17 @@ class Connection:
                     method, path, query, data, content_type, accept, min(timeout, max(deadline.left, 1.0))
                 )
                 text = reply.read()
+                body = _parsed(text, method, path) if reply.status < 400 else {}
             except Dropped as dropped:
                 if not self._may_retry(dropped, idempotent, tries, deadline):
                     raise self._unreachable(dropped, method, path, tries) from None
                 self._pause(_backoff(tries), deadline)
                 continue
             if reply.status < 400:
-                return Answer(reply.status, _parsed(text, method, path))
+                return Answer(reply.status, body)
             error = ApiError(reply.status, _status_body(text), method, path)
-            again = reply.status == 429 or (reply.status >= 500 and idempotent and tries < SERVER_ERROR_TRIES)
+            few = (reply.status in PASSING and not patience.passed) or tries < SERVER_ERROR_TRIES
+            again = reply.status == 429 or (reply.status >= 500 and idempotent and few)
             if not again or deadline.passed:
                 raise error
             self._pause(_retry_after(reply) or _backoff(tries), deadline)
@@ -330,6 +334,8 @@ def _parsed(text: bytes, method: str, path: str) -> Dict[str, Any]:
     try:
         body = json.loads(text) if text else {}
     except ValueError:
+        if text.lstrip().startswith(b"{"):
+            raise Dropped("the answer ended in the middle") from None
         raise KubeError(
             f"{method} {path}: the answer is not JSON; is there a proxy or login page before the API server?"
         ) from None

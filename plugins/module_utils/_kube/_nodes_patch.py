@@ -12,10 +12,12 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from ._connection import MERGE_PATCH, ApiError, Connection, Deadline, KubeError
+from ._connection import JSON, MERGE_PATCH, ApiError, Connection, Deadline, KubeError
 from ._resources import MANAGER, Object, Ref
 
 TRIES = 8
+# What is answered is not the node with its images, which is most of what it weighs.
+METADATA = f"application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,{JSON}"
 
 
 def node_patch(
@@ -51,7 +53,9 @@ def patch_node(
     compute: Callable[[Mapping[str, Any]], Dict[str, Any]],
     deadline: Optional[Deadline] = None,
 ) -> Optional[Object]:
-    """Send what ``compute(node)`` says, computed anew after a conflict; None when there was nothing to send.
+    """Send what ``compute(node)`` says, computed anew after a conflict; the node's metadata as it is then.
+
+    None when there was nothing to send.
 
     Raises ``ApiError``, or ``KubeError`` when the node changes faster than it can be patched.
     """
@@ -69,6 +73,7 @@ def patch_node(
                 query={"fieldManager": MANAGER},
                 body=patch,
                 content_type=MERGE_PATCH,
+                accept=METADATA,
                 deadline=deadline,
                 idempotent=True,
             )

@@ -6,9 +6,13 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 from typing import Any, Iterator, List, Mapping, Optional
 
 from ._connection import Dropped, Reply
+
+# A timeout is for one silence; an answer that never ends is given up after this many of them.
+WHOLE = 4
 
 
 class PoolTransport:
@@ -35,15 +39,16 @@ class PoolTransport:
             raise _dropped(error) from None
         except OSError as error:  # a certificate file that is not there
             raise Dropped(str(error), sent=False, final=True) from None
-        return PoolReply(reply)
+        return PoolReply(reply, WHOLE * timeout)
 
 
 class PoolReply:
     """One answer; see ``Reply``."""
 
-    def __init__(self, reply: Any) -> None:
+    def __init__(self, reply: Any, seconds: float) -> None:
         self.status = int(reply.status)
         self._reply = reply
+        self._seconds = seconds
 
     def header(self, name: str) -> List[str]:
         return [str(value) for value in self._reply.headers.getlist(name)]
@@ -51,11 +56,28 @@ class PoolReply:
     def read(self) -> bytes:
         import urllib3
 
+        late = threading.Event()
+
+        def give_up() -> None:
+            late.set()
+            self.close()
+
+        guard = threading.Timer(self._seconds, give_up)
+        guard.daemon = True
+        guard.start()
         try:
             data: bytes = self._reply.read(decode_content=True)
             self._reply.release_conn()
-        except (urllib3.exceptions.HTTPError, OSError) as error:
+        except (urllib3.exceptions.HTTPError, OSError, ValueError, AttributeError) as error:
+            if late.is_set():  # the last two: closed while reading
+                raise Dropped(f"the answer did not end within {self._seconds:g} s") from None
+            if isinstance(error, (ValueError, AttributeError)):
+                raise
             raise _dropped(error) from None
+        finally:
+            guard.cancel()
+        if late.is_set():
+            raise Dropped(f"the answer did not end within {self._seconds:g} s")
         return data
 
     def lines(self) -> Iterator[bytes]:

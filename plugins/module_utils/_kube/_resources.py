@@ -35,6 +35,7 @@ class Resource(NamedTuple):
 _RBAC = "rbac.authorization.k8s.io"
 _NFD = "nfd.k8s-sigs.io"
 _MONITORING = "monitoring.coreos.com"
+_ADMISSION = "admissionregistration.k8s.io"
 
 RESOURCES: Dict[str, Resource] = {
     "Namespace": Resource("", "v1", "namespaces", False),
@@ -65,6 +66,9 @@ RESOURCES: Dict[str, Resource] = {
     "PriorityClass": Resource("scheduling.k8s.io", "v1", "priorityclasses", False),
     "RuntimeClass": Resource("node.k8s.io", "v1", "runtimeclasses", False),
     "CustomResourceDefinition": Resource("apiextensions.k8s.io", "v1", "customresourcedefinitions", False),
+    "ValidatingWebhookConfiguration": Resource(_ADMISSION, "v1", "validatingwebhookconfigurations", False),
+    "MutatingWebhookConfiguration": Resource(_ADMISSION, "v1", "mutatingwebhookconfigurations", False),
+    "EndpointSlice": Resource("discovery.k8s.io", "v1", "endpointslices", True),
     "NodeFeature": Resource(_NFD, "v1alpha1", "nodefeatures", True),
     "NodeFeatureRule": Resource(_NFD, "v1alpha1", "nodefeaturerules", False),
     "NodeFeatureGroup": Resource(_NFD, "v1alpha1", "nodefeaturegroups", True),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ._connection import Connection, Deadline
 from ._lists import list_objects
@@ -20,6 +20,11 @@ from ._resources import Object, Ref, ref
 from ._watch import Mirror, Query
 
 SHOW_EVERY = 5.0  # seconds between two lines of progress about the same stage
+REVISION = "controller-revision-hash"
+KEPT_LABELS = ("app", "app.kubernetes.io/component", REVISION)
+EVENTS_EVERY = 10.0  # seconds between two looks at events
+JUDGE_AGAIN = 2.0
+HELD_AFTER = 5.0  # seconds after which a rollout that stands still is held up by broken nodes
 LOOK_AGAIN = 10.0  # seconds after which time alone may have changed the verdict (``fail_after``)
 
 _PULL_REASONS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
@@ -40,7 +45,11 @@ class State(NamedTuple):
 
 @dataclass(frozen=True)
 class Trouble:
-    """What is in the way, in words. ``reason`` is Kubernetes' own word for it; ``final``: waiting is no use."""
+    """What is in the way, in words. ``reason`` is Kubernetes' own word for it; ``final``: waiting is no use.
+
+    ``raw`` is what the kubelet, the runtime or the container's last line said; ``image`` and ``restarts`` are the
+    container's.
+    """
 
     reason: str
     message: str
@@ -48,6 +57,9 @@ class Trouble:
     pod: str = ""
     container: str = ""
     final: bool = False
+    raw: str = ""
+    image: str = ""
+    restarts: int = 0
 
     def __str__(self) -> str:
         where = [f"node {self.node}" if self.node else "", f"pod {self.pod}" if self.pod else ""]
@@ -68,17 +80,45 @@ class Check(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How a wait ended: the states by workload, and what stopped it (None: all are ready)."""
+    """How a wait ended: the states by workload, and what stopped it (None: all are ready, as far as they can be).
+
+    ``held``: DaemonSets whose controller does not replace pods of an older template because of broken nodes.
+    ``late``: pods that are not ready, by DaemonSet.
+    """
 
     states: Dict[Ref, State]
     failed: Optional[Check]
     trouble: Optional[Trouble]
     timed_out: bool
+    held: Sequence[Ref] = ()
+    late: Mapping[Ref, Sequence[Object]] = {}
 
     @property
     def ready(self) -> bool:
         """True when every workload is ready."""
         return self.failed is None
+
+
+class Scene(NamedTuple):
+    """What a judge looks at: nodes, pods and workloads as they are now, and the events of the pods' namespaces."""
+
+    nodes: List[Object]
+    pods: List[Object]
+    workloads: List[Object]
+    events: Callable[[], List[Object]]
+    titles: Mapping[Ref, str]
+
+
+class Judge:
+    """Says which nodes are broken: they are not waited for. This one waits for all."""
+
+    def keep(self, node: Object) -> Object:
+        """A node cut down to what is looked at."""
+        return slim_node(node)
+
+    def broken(self, scene: Scene) -> Collection[str]:
+        """Names of nodes that cannot become ready."""
+        return ()
 
 
 # --- readiness ------------------------------------------------------------------------------------------------------
@@ -177,7 +217,7 @@ def _refused(
         current = about.get("uid") in (None, "", workload["metadata"].get("uid")) or about.get("kind") == "ReplicaSet"
         if event.get("reason") == "FailedCreate" and mine and current and _later(event, pods):
             text = str(event.get("message") or "").replace("Error creating: ", "")
-            return Trouble("FailedCreate", f"its pods are refused: {_cause_of_refusal(text)}{text}")
+            return Trouble("FailedCreate", f"its pods are refused: {_cause_of_refusal(text)}{text}", raw=text)
     return None
 
 
@@ -207,7 +247,7 @@ def _pod_trouble(pod: Mapping[str, Any], events: Sequence[Mapping[str, Any]], do
             return found
     if status.get("phase") == "Failed":
         text = status.get("message") or status.get("reason") or "no reason given"
-        return Trouble(str(status.get("reason") or "Failed"), f"the pod failed: {text}", node, name)
+        return Trouble(str(status.get("reason") or "Failed"), f"the pod failed: {text}", node, name, raw=str(text))
     return _event_trouble(pod, events, node, name) or _pending_trouble(status, node, name)
 
 
@@ -218,21 +258,30 @@ def _container_trouble(entry: Mapping[str, Any], node: str, pod: str) -> Optiona
     reason, text = str(waiting.get("reason") or ""), str(waiting.get("message") or "").strip()
     if reason in _PULL_REASONS:
         never = bool(_NOT_THERE.search(f"{reason} {text}"))
-        return Trouble(reason, f"image {image} cannot be pulled: {text or reason}", node, pod, container, never)
+        message = f"image {image} cannot be pulled: {text or reason}"
+        return Trouble(reason, message, node, pod, container, never, text or reason, image)
+    restarts = int(entry.get("restartCount") or 0)
     ended = (entry.get("lastState") or {}).get("terminated") or state.get("terminated") or {}
     failed = ended and (int(ended.get("exitCode") or 0) != 0)
-    if reason == "CrashLoopBackOff" or (failed and not entry.get("ready") and int(entry.get("restartCount") or 0) > 0):
-        return Trouble("CrashLoopBackOff", _crash(ended, int(entry.get("restartCount") or 0)), node, pod, container)
+    raw = _last_line(ended)
+    if reason == "CrashLoopBackOff" or (failed and not entry.get("ready") and restarts > 0):
+        message = _crash(ended, restarts)
+        return Trouble("CrashLoopBackOff", message, node, pod, container, False, raw, image, restarts)
     if state.get("terminated") and failed:
-        return Trouble(str(ended.get("reason") or "Error"), _crash(ended, 0), node, pod, container)
+        return Trouble(str(ended.get("reason") or "Error"), _crash(ended, 0), node, pod, container, False, raw, image)
     if reason and reason not in ("PodInitializing", "ContainerCreating"):
-        return Trouble(reason, f"the container cannot start: {text or reason}", node, pod, container)
+        message = f"the container cannot start: {text or reason}"
+        return Trouble(reason, message, node, pod, container, False, text or reason, image, restarts)
     return None
 
 
-def _crash(ended: Mapping[str, Any], restarts: int) -> str:
+def _last_line(ended: Mapping[str, Any]) -> str:
     text = str(ended.get("message") or "").strip()
-    last = text.splitlines()[-1] if text else ""
+    return text.splitlines()[-1] if text else ""
+
+
+def _crash(ended: Mapping[str, Any], restarts: int) -> str:
+    last = _last_line(ended)
     why = (
         "ran out of memory"
         if ended.get("reason") == "OOMKilled"
@@ -253,11 +302,12 @@ def _event_trouble(
             continue
         reason, text = str(event.get("reason") or ""), str(event.get("message") or "")
         if reason == "FailedCreatePodSandBox":
-            if "no runtime for" in text or "RuntimeHandler" in text:
-                text = f"its runtime class is not configured in the node's container runtime ({text})"
-            return Trouble(reason, f"the pod cannot be set up: {text}", node, name)
+            shown = text
+            if no_handler(text):
+                shown = f"its runtime class is not configured in the node's container runtime ({text})"
+            return Trouble(reason, f"the pod cannot be set up: {shown}", node, name, raw=text)
         if reason in ("FailedMount", "FailedAttachVolume"):
-            return Trouble("FailedMount", f"a volume cannot be mounted: {text}", node, name)
+            return Trouble("FailedMount", f"a volume cannot be mounted: {text}", node, name, raw=text)
     return None
 
 
@@ -265,8 +315,13 @@ def _pending_trouble(status: Mapping[str, Any], node: str, pod: str) -> Optional
     for condition in status.get("conditions") or []:
         if condition.get("type") == "PodScheduled" and condition.get("status") == "False":
             text = str(condition.get("message") or "no reason given")
-            return Trouble("Unschedulable", f"no node takes the pod: {text}", node, pod)
+            return Trouble("Unschedulable", f"no node takes the pod: {text}", node, pod, raw=text)
     return None
+
+
+def no_handler(text: str) -> bool:
+    """Whether the runtime says that it does not know the handler of a RuntimeClass (containerd, CRI-O)."""
+    return "no runtime for" in text or "runtime handler" in text.lower() or "RuntimeHandler" in text
 
 
 def _newest(events: Iterable[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
@@ -313,6 +368,7 @@ def doing(pod: Mapping[str, Any]) -> str:
 def slim_pod(pod: Object) -> Object:
     """A pod without what is not looked at here: a list of thousands must fit in memory."""
     meta = {k: v for k, v in pod["metadata"].items() if k not in ("managedFields", "annotations", "labels")}
+    meta["labels"] = {k: v for k, v in (pod["metadata"].get("labels") or {}).items() if k in KEPT_LABELS}
     spec = {"nodeName": (pod.get("spec") or {}).get("nodeName")}
     kept = ("phase", "reason", "message", "conditions", "initContainerStatuses", "containerStatuses")
     status = {k: v for k, v in (pod.get("status") or {}).items() if k in kept}
@@ -320,9 +376,12 @@ def slim_pod(pod: Object) -> Object:
 
 
 def slim_workload(workload: Object) -> Object:
-    """A workload without its pod template."""
+    """A workload with only that of its pod template which says where pods run."""
     meta = {k: v for k, v in workload["metadata"].items() if k not in ("managedFields", "annotations")}
     spec = {k: v for k, v in workload["spec"].items() if k != "template"}
+    template = workload["spec"].get("template") or {}
+    where = {k: v for k, v in (template.get("spec") or {}).items() if k in ("nodeSelector", "tolerations")}
+    spec["template"] = {"metadata": {"labels": (template.get("metadata") or {}).get("labels") or {}}, "spec": where}
     return {**workload, "metadata": meta, "spec": spec}
 
 
@@ -339,6 +398,7 @@ def wait(
     progress: Callable[[str], None] = lambda line: None,
     *,
     fail_after: Optional[float] = None,
+    judge: Optional[Judge] = None,
     clock: Callable[[], float] = time.monotonic,
 ) -> Outcome:
     """Wait until every workload of ``checks`` is ready, in the order of the checks as far as messages go.
@@ -346,9 +406,10 @@ def wait(
     One request for each kind and namespace when all are ready already. Otherwise workloads and pods are watched, and
     ``progress`` gets a line when something moved, at most one in five seconds: ``driver: 37/120 nodes ready, slowest
     gpu-07: pulling image``. ``fail_after``: seconds after which a trouble that cannot mend itself (an image that the
-    registry does not have) ends the wait.
+    registry does not have) ends the wait. ``judge`` says which nodes are broken: what DaemonSets miss there is not
+    waited for, nor does a trouble there end the wait.
     """
-    waiting = _Wait(connection, checks, deadline, progress, fail_after, clock)
+    waiting = _Wait(connection, checks, deadline, progress, fail_after, clock, judge)
     return waiting.run()
 
 
@@ -361,7 +422,11 @@ class _Wait:
         progress: Callable[[str], None],
         fail_after: Optional[float],
         clock: Callable[[], float],
+        judge: Optional[Judge],
     ) -> None:
+        self.judge = judge
+        self.held_since: Optional[float] = None
+        self.events: Tuple[float, List[Object]] = (-EVENTS_EVERY, [])
         self.connection = connection
         self.checks = checks
         self.deadline = deadline
@@ -384,6 +449,8 @@ class _Wait:
         queries = {f"{kind}/{namespace}": Query(kind, namespace, keep=slim_workload) for kind, namespace in self.lists}
         for namespace in {namespace for _kind, namespace in self.lists}:
             queries[f"Pod/{namespace}"] = Query("Pod", namespace, keep=slim_pod)
+        if self.judge:
+            queries["Node"] = Query("Node", keep=self.judge.keep)
         with Mirror(self.connection, queries) as mirror:
             return self.follow(mirror)
 
@@ -393,16 +460,50 @@ class _Wait:
             workloads = {ref(item): item for item in found}
             states = self.states(workloads)
             open_checks = [c for c in self.checks if not states[c.ref].ready]
-            if not open_checks:
-                self.show(f"{self.checks[-1].stage}: ready" if self.checks else "ready", force=True)
-                return Outcome(states, None, None, False)
             pods = self.pods(mirror, workloads, open_checks)
+            broken = self.broken(mirror, found)
+            held = []
+            for check in list(open_checks):
+                outdated = _excused(workloads.get(check.ref), pods[check.ref], broken)
+                if outdated is not None:
+                    open_checks.remove(check)
+                    held += [check.ref] if outdated else []
+            if not open_checks and (not held or self.held_long()):
+                self.show(f"{self.checks[-1].stage}: ready" if self.checks else "ready", force=True)
+                return Outcome(states, None, None, False, held)
+            self.held_since = self.held_since if held and not open_checks else None
+            if not open_checks:
+                mirror.wait(0.5)
+                continue
             ended = self.ended(open_checks, states, workloads, pods)
             if ended:
                 return ended
             first = open_checks[0]
-            self.show(_line(first, states[first.ref], pods.get(first.ref, [])))
+            self.show(_line(first, states[first.ref], pods.get(first.ref, []), len(broken)))
             mirror.wait(self.patience(open_checks))
+
+    def held_long(self) -> bool:
+        """Whether nothing but outdated pods has been left for a while: a controller at work would have gone on."""
+        self.held_since = self.clock() if self.held_since is None else self.held_since
+        return self.clock() - self.held_since >= HELD_AFTER
+
+    def broken(self, mirror: Mirror, workloads: List[Object]) -> Collection[str]:
+        """Nodes that the judge has given up."""
+        if self.judge is None:
+            return ()
+        pods = [p for namespace in sorted({n for _kind, n in self.lists}) for p in mirror.objects(f"Pod/{namespace}")]
+        titles = {check.ref: check.stage for check in self.checks}
+        watched = [w for w in workloads if ref(w) in titles]
+        return self.judge.broken(Scene(mirror.objects("Node"), pods, watched, self.recent_events, titles))
+
+    def recent_events(self) -> List[Object]:
+        """Events of the namespaces, some seconds old at most."""
+        at, found = self.events
+        if self.clock() - at >= EVENTS_EVERY:
+            namespaces = sorted({namespace for _kind, namespace in self.lists})
+            found = [e for n in namespaces for e in list_objects(self.connection, "Event", n).items]
+            self.events = (self.clock(), found)
+        return found
 
     def states(self, workloads: Mapping[Ref, Object]) -> Dict[Ref, State]:
         out: Dict[Ref, State] = {}
@@ -419,6 +520,8 @@ class _Wait:
         for namespace in {c.ref.namespace for c in checks}:
             for pod in mirror.objects(f"Pod/{namespace}"):
                 for owner in pod["metadata"].get("ownerReferences") or []:
+                    if owner.get("controller") is False:
+                        continue  # a pod that the validator made goes with its DaemonSet, and is none of it
                     by_owner.setdefault(str(owner.get("uid")), []).append(pod)
                     if owner.get("kind") == "ReplicaSet":
                         deployment = str(owner.get("name")).rsplit("-", 1)[0]
@@ -442,16 +545,27 @@ class _Wait:
         now = self.clock()
         if self.fail_after is not None:
             for check in checks:
-                final = [t for t in (_pod_trouble(p, (), set()) for p in pods[check.ref]) if t and t.final]
-                if not final:
+                found = self.hopeless(check, workloads.get(check.ref), pods[check.ref])
+                if found is None:
                     self.final_since.pop(check.ref, None)
-                elif now - self.final_since.setdefault(check.ref, now) >= self.fail_after:
-                    return Outcome(states, check, final[0], False)
+                elif now - self.final_since.setdefault(check.ref, now) >= self.fail_after * (1 if found.final else 10):
+                    return Outcome(states, check, found, False)
         for check in checks:
             late = check.seconds is not None and now - self.started >= check.seconds
             if late or self.deadline.passed:
-                return Outcome(states, check, self.trouble(check, workloads.get(check.ref), pods[check.ref]), True)
+                trouble = self.trouble(check, workloads.get(check.ref), pods[check.ref])
+                slow = {which: [p for p in mine if not pod_ready(p)] for which, mine in pods.items()}
+                return Outcome(states, check, trouble, True, (), slow)
         return None
+
+    def hopeless(self, check: Check, workload: Optional[Object], pods: Sequence[Object]) -> Optional[Trouble]:
+        """What ends the wait when it lasts. A judge knows better about DaemonSets, node by node."""
+        if self.judge is None:
+            looked = [_pod_trouble(pod, (), set()) for pod in pods]
+            return next((trouble for trouble in looked if trouble and trouble.final), None)
+        if workload is None or check.ref.kind == "DaemonSet":
+            return None
+        return diagnose(workload, pods, self.recent_events() if not pods else ())
 
     def trouble(self, check: Check, workload: Optional[Object], pods: Sequence[Object]) -> Trouble:
         """The cause of a timeout, with events and nodes, which are only read now."""
@@ -474,7 +588,7 @@ class _Wait:
         ]
         if self.fail_after is not None:
             ends += [self.fail_after - (self.clock() - since) for since in self.final_since.values()]
-        return max(0.05, min([LOOK_AGAIN, *ends]))
+        return max(0.05, min([JUDGE_AGAIN if self.judge else LOOK_AGAIN, *ends]))
 
     def show(self, line: str, force: bool = False) -> None:
         last, at = self.shown
@@ -494,13 +608,38 @@ def explain(outcome: Outcome) -> str:
     return f"stage {check.stage} {how} ({check.ref}: {state.reason}){': ' + str(trouble) if trouble else ''}"
 
 
-def _line(check: Check, state: State, pods: Sequence[Object]) -> str:
+def _excused(workload: Optional[Object], pods: Sequence[Object], broken: Collection[str]) -> Optional[bool]:
+    """None while a DaemonSet has something to wait for beside broken nodes; else whether pods are of an older template.
+
+    The controller replaces no pod that works while as many others do not as may be unavailable: a broken node holds up
+    all the others then.
+    """
+    if not broken or workload is None or workload["kind"] != "DaemonSet" or not _seen(workload):
+        return None
+    status = workload.get("status") or {}
+    good = [pod for pod in pods if _node_name(pod) not in broken]
+    without = int(status.get("desiredNumberScheduled") or 0) - len({_node_name(pod) for pod in pods})
+    if without > len(set(broken) - {_node_name(pod) for pod in pods}) or not all(pod_ready(pod) for pod in good):
+        return None
+    if (workload["spec"].get("updateStrategy") or {}).get("type") == "OnDelete":
+        return False
+    return int(status.get("updatedNumberScheduled") or 0) < len(pods)
+
+
+def _seen(workload: Mapping[str, Any]) -> bool:
+    status = workload.get("status") or {}
+    return int(status.get("observedGeneration") or 0) >= int(workload["metadata"].get("generation") or 0)
+
+
+def _line(check: Check, state: State, pods: Sequence[Object], broken: int = 0) -> str:
     slow = sorted(
         (p for p in pods if not pod_ready(p)),
         key=lambda p: (str(p["metadata"].get("creationTimestamp")), _node_name(p)),
     )
     unit = "pods" if check.ref.kind == "Deployment" else "nodes"
     text = f"{check.stage}: {state.up}/{state.wanted} {unit} ready"
+    if broken:
+        text += f", {broken} failed"
     if slow:
         where = _node_name(slow[0]) or str(slow[0]["metadata"]["name"])
         return f"{text}, slowest {where}: {doing(slow[0])}"

@@ -8,11 +8,13 @@ It reads a cluster that the GPU Operator runs as well as one of ours: operands a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
-from .._kube._wait import diagnose, doing, pod_ready
-from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, mig_capable
+from .._kube._wait import Trouble, diagnose, doing, pod_ready
+from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
+from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
+from ._taints import describe, tolerates
 
 Json = Mapping[str, Any]
 
@@ -39,7 +41,11 @@ OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
 _TITLES = dict(OPERAND_APPS)
 ALLOCATABLE = "allocatable"
 MIG = "MIG configuration"
+# Taints that Kubernetes puts on nodes and takes away itself; DaemonSets get tolerations for them.
+_OWN_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")
 _RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
+# Pods that the validator makes on a node and waits for: what is wrong with them is what is wrong there.
+_WORKLOAD_APPS = ("nvidia-cuda-validator", "nvidia-device-plugin-validator")
 _DRIVER_COMPONENT = "nvidia-driver"  # of pods that an NVIDIADriver makes, whose app label differs with each
 
 
@@ -47,7 +53,8 @@ _DRIVER_COMPONENT = "nvidia-driver"  # of pods that an NVIDIADriver makes, whose
 class Stage:
     """``reached``: the last thing that is in order. ``stuck``: what comes next and is not ("" when ready), and why.
 
-    ``failed`` is true when that is broken, and false when it only takes its time.
+    ``failed`` is true when that is broken, and false when it only takes its time. ``remedy``: what a person does about
+    it. ``patience``: how long a failure may last until it counts (``_causes``), from ``since`` on where that is told.
     """
 
     reached: str
@@ -56,13 +63,30 @@ class Stage:
     trouble: str = ""
     failed: bool = False
     missing: Tuple[str, ...] = field(default=())
+    remedy: str = ""
+    patience: str = LONG
+    since: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Layer, cause and what to do next; "" when there is nothing to say."""
+        if self.failed:
+            return one_sentence(self.stuck, self.trouble, self.remedy)
+        return f"{self.stuck}: {self.trouble}" if self.trouble else ""
 
 
-def stage(node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = (), events: Sequence[Json] = ()) -> Stage:
+def stage(
+    node: Json,
+    pods: Iterable[Json] = (),
+    daemonsets: Iterable[Json] = (),
+    events: Sequence[Json] = (),
+    layers: Optional[Collection[str]] = None,
+) -> Stage:
     """The stage of a GPU node.
 
     ``pods``: of the operands' namespace (those of other nodes are ignored). ``daemonsets``: the operands'; those that
-    want the node must have a ready pod on it. ``events``: of the namespace, for what is told nowhere else.
+    want the node must have a ready pod on it. ``events``: of the namespace, for what is told nowhere else. ``layers``:
+    titles of the operands that are looked at, where not all are.
     """
     labels = node["metadata"].get("labels") or {}
     early = _before_operands(node, labels)
@@ -71,19 +95,41 @@ def stage(node: Json, pods: Iterable[Json] = (), daemonsets: Iterable[Json] = ()
     mine = _by_operand(node["metadata"]["name"], pods)
     wanted = _wanted(node, labels, daemonsets, mine)
     reached = LABELLED
-    for title in (title for _app, title in OPERAND_APPS if title in wanted):
-        stuck = _operand_trouble(node, title, mine.get(title, []), wanted[title], events)
+    for title in (t for _app, t in OPERAND_APPS if t in wanted and (layers is None or t in layers)):
+        stuck = _operand_trouble(node, title, mine, wanted, events)
         if stuck is not None:
-            trouble, failed = stuck
             missing = tuple(t for t in wanted if not any(pod_ready(p) for p in mine.get(t, [])))
-            return Stage(reached, False, title, trouble, failed, missing)
+            return _stuck(reached, title, stuck, missing)
         reached = title
     return _after_operands(node, labels, reached)
 
 
+def _stuck(reached: str, title: str, stuck: Union[Cause, str], missing: Tuple[str, ...] = ()) -> Stage:
+    """A stage that ends at an operand: broken (a cause), or slow (what it does)."""
+    if isinstance(stuck, str):
+        return Stage(reached, False, title, stuck, False, missing)
+    return Stage(reached, False, title, stuck.text, True, missing, stuck.remedy, stuck.patience)
+
+
+def pod_stage(title: str, pod: Json, events: Sequence[Json] = ()) -> Stage:
+    """The stage of a node by one pod that is not ready, of a workload that is no operand (NFD)."""
+    found = diagnose(_no_workload([pod]), [pod], events)
+    return _stuck("", title, doing(pod) if found is None else cause_of(title, found, _namespace(pod)))
+
+
+def down(node: Json) -> Stage:
+    """The stage of a node that is not ready."""
+    conditions: List[Json] = [c for c in (node.get("status") or {}).get("conditions") or [] if c.get("type") == "Ready"]
+    condition = conditions[0] if conditions else {}
+    cause = cause_of("node", Trouble("NodeNotReady", "", raw=str(condition.get("message") or "")))
+    reached = SEEN if has_gpu(node["metadata"].get("labels") or {}) else NO_FEATURES
+    at = _stuck(reached, "node", cause)
+    return replace(at, since=str(condition.get("lastTransitionTime") or ""))
+
+
 def _before_operands(node: Json, labels: Mapping[str, str]) -> Optional[Stage]:
-    if not _node_ready(node):
-        return Stage(SEEN if has_gpu(labels) else NO_FEATURES, False, "node", "the node is not ready", True)
+    if not node_ready(node):
+        return down(node)
     if not is_gpu_node(labels):
         if has_features(labels):
             return Stage(NO_GPU)
@@ -95,7 +141,8 @@ def _before_operands(node: Json, labels: Mapping[str, str]) -> Optional[Stage]:
     return None
 
 
-def _node_ready(node: Json) -> bool:
+def node_ready(node: Json) -> bool:
+    """False when its kubelet says NotReady, or nothing any more."""
     conditions = (node.get("status") or {}).get("conditions") or []
     return all(c.get("status") == "True" for c in conditions if c.get("type") == "Ready")
 
@@ -103,26 +150,28 @@ def _node_ready(node: Json) -> bool:
 def _by_operand(name: str, pods: Iterable[Json]) -> Dict[str, List[Json]]:
     found: Dict[str, List[Json]] = {}
     for pod in pods:
-        title = _title((pod.get("metadata") or {}).get("labels") or {})
+        title = title_of((pod.get("metadata") or {}).get("labels") or {})
         if title and (pod.get("spec") or {}).get("nodeName") == name:
             found.setdefault(title, []).append(pod)
     return found
 
 
-def _title(labels: Mapping[str, str]) -> str:
+def title_of(labels: Mapping[str, str]) -> str:
+    """What a person calls the operand whose pods have these labels; "" when it is none."""
     if labels.get("app.kubernetes.io/component") == _DRIVER_COMPONENT:
         return _TITLES["nvidia-driver-daemonset"]
-    return _TITLES.get(labels.get("app", ""), "")
+    app = labels.get("app", "")
+    return app if app in _WORKLOAD_APPS else _TITLES.get(app, "")
 
 
 def _wanted(
     node: Json, labels: Mapping[str, str], daemonsets: Iterable[Json], mine: Mapping[str, List[Json]]
 ) -> Dict[str, List[Json]]:
     """Operands that are to run on the node, with their DaemonSets; an operand whose pod is there is one, too."""
-    found: Dict[str, List[Json]] = {title: [] for title in mine}
+    found: Dict[str, List[Json]] = {title: [] for title in mine if title in _TITLES.values()}
     for made in daemonsets:
         template = made["spec"]["template"]
-        title = _title((template.get("metadata") or {}).get("labels") or {})
+        title = title_of((template.get("metadata") or {}).get("labels") or {})
         selector = template["spec"].get("nodeSelector") or {}
         if title and all(_selects(labels, key, value) for key, value in selector.items()):
             found.setdefault(title, []).append(made)
@@ -135,22 +184,80 @@ def _selects(labels: Mapping[str, str], key: str, value: str) -> bool:
 
 
 def _operand_trouble(
-    node: Json, title: str, pods: Sequence[Json], daemonsets: Sequence[Json], events: Sequence[Json]
-) -> Optional[Tuple[str, bool]]:
-    """None when the operand is in order on the node; else what is in the way, and whether it is broken."""
+    node: Json, title: str, mine: Mapping[str, List[Json]], wanted: Mapping[str, List[Json]], events: Sequence[Json]
+) -> Optional[Union[Cause, str]]:
+    """None when the operand is in order on the node; else the cause of a failure, or what it is busy with."""
+    pods, daemonsets = mine.get(title, []), wanted[title]
     if any(pod_ready(pod) for pod in pods):
-        return None
+        return _offers_nothing(node) if title == "device plugin" else None
     workload = daemonsets[0] if daemonsets else _no_workload(pods)
     found = diagnose(workload, pods, events)
+    if title == "validator":
+        found = _of_workloads(mine, events) or found
     if found is not None:
-        return str(found), True
+        return cause_of(title, found, _namespace(workload))
     if pods:
-        return f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}", False
+        return _without_driver(wanted, pods) or f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}"
+    return _kept_away(node, workload) or _paused(node) or "its pod is not there yet"
+
+
+def _of_workloads(mine: Mapping[str, List[Json]], events: Sequence[Json]) -> Optional[Trouble]:
+    """What is wrong with the pods that the validator made."""
+    for app in _WORKLOAD_APPS:
+        pods = mine.get(app, [])
+        found = diagnose(_no_workload(pods), pods, events) if pods else None
+        if found is not None:
+            return found
+    return None
+
+
+def _without_driver(wanted: Mapping[str, List[Json]], pods: Sequence[Json]) -> Optional[Cause]:
+    """A pod that looks for a driver on a node where no driver pod is to bring one."""
+    if "driver" in wanted or not any(doing(pod) == "in driver-validation" for pod in pods):
+        return None
+    text = "no driver: no driver pod is to run there, and validation finds none on the host"
+    remedy = "Install one there, set driver.enabled to true, or keep the stack off with the label "
+    return Cause(text, f"{remedy}{OPERANDS}=false.")
+
+
+def _kept_away(node: Json, workload: Json) -> Optional[Cause]:
+    """A taint that keeps the operand's pod from a node that wants it. Kubernetes' own taints come and go."""
+    template = ((workload.get("spec") or {}).get("template") or {}).get("spec")
+    if template is None:
+        return None
+    against = foreign_taints(node, template)
+    if not against:
+        return None
+    text = f"the taint {against[0]} of the node keeps its pod away"
+    return Cause(text, "Take the taint away, or add a toleration to daemonsets.tolerations of the policy.", FINAL)
+
+
+def foreign_taints(node: Json, pod_spec: Json) -> List[str]:
+    """Taints of the node, other than Kubernetes' own, that keep a pod away."""
+    taints = [t for t in (node.get("spec") or {}).get("taints") or [] if not str(t.get("key")).startswith(_OWN_TAINTS)]
+    return [describe(taint) for taint in taints if not tolerates(pod_spec, taint)]
+
+
+def _paused(node: Json) -> str:
     labels = node["metadata"].get("labels") or {}
     paused = sorted(key for key, value in labels.items() if key.startswith(DEPLOY) and "paused-for" in value)
-    if paused:
-        return f"paused by {paused[0]}={labels[paused[0]]}", False
-    return "its pod is not there yet", False
+    return f"paused by {paused[0]}={labels[paused[0]]}" if paused else ""
+
+
+def _offers_nothing(node: Json) -> Optional[Cause]:
+    """A plugin that runs and has offered no GPU: it is ready all the same."""
+    labels = node["metadata"].get("labels") or {}
+    if offers(node) or labels.get(MIG_STATE, "success") not in ("success", "failed"):
+        return None
+    if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
+        return None
+    text = "its pod runs, and the node offers no GPU"
+    remedy = "See whether nvidia-smi on the node shows its GPUs, then delete the plugin's pod, which looks again."
+    return Cause(text, remedy, MOMENT)
+
+
+def _namespace(made: Json) -> str:
+    return str(made["metadata"].get("namespace") or "")
 
 
 def _no_workload(pods: Sequence[Json]) -> Json:
@@ -164,10 +271,14 @@ def _after_operands(node: Json, labels: Mapping[str, str], reached: str) -> Stag
     state = labels.get(MIG_STATE, "")
     if state and state != "success" and labels.get(MIG_CONFIG):
         text = f"{MIG_CONFIG}={labels[MIG_CONFIG]} is in state {state}"
-        return Stage(reached, False, MIG, text, state == "failed")
+        remedy = "See the log of the pod of nvidia-mig-manager on the node."
+        return _stuck(reached, MIG, Cause(text, remedy, MOMENT) if state == "failed" else text)
     gaps = gaps_of(node)
     if gaps:
-        return Stage(reached, False, ALLOCATABLE, "; ".join(gaps), True)
+        remedy = (
+            "Look for Xid errors in the node's kernel log; a GPU that is well again counts once the plugin restarts."
+        )
+        return _stuck(reached, ALLOCATABLE, Cause("; ".join(gaps), remedy, MOMENT))
     return Stage(READY, True)
 
 
@@ -219,9 +330,15 @@ def gaps_of(node: Json) -> List[str]:
     """What the node should offer and does not; [] when it offers all that its hardware has."""
     labels, have = node["metadata"].get("labels") or {}, offers(node)
     found = []
-    for resource, count in sorted(expected(labels).items()):
+    capacity = (node.get("status") or {}).get("capacity") or {}
+    for resource, promised in sorted(expected(labels).items()):
+        # What the plugin registered stays in the capacity when a GPU falls ill, whatever feature discovery sees then.
+        count = max(promised, int(capacity.get(resource) or 0))
         if have.get(resource, 0) < count:
             found.append(f"offers {have.get(resource, 0)} {resource}, its hardware has {count}")
+    there, seen = node.get("pciGpus", 0), _number(labels, "nvidia.com/gpu.count")
+    if 0 < seen < there and not has_mig_devices(labels):
+        found.append(f"the driver sees {seen} of the node's {there} GPUs")
     if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
         found.append("its MIG layout does not fit the MIG strategy single: all GPUs must have slices of one kind")
     if not found and not have:
@@ -248,7 +365,8 @@ def row(
         "allocatable": offers(node),
         "stage": at.reached,
         "ready": at.ready,
-        "trouble": f"{at.stuck}: {at.trouble}" if at.trouble else "",
+        "failed": at.failed,
+        "trouble": at.sentence,
         "os": _os_text(labels) or str(info.get("osImage", "")),
         "kernel": labels.get("feature.node.kubernetes.io/kernel-version.full") or str(info.get("kernelVersion", "")),
         "runtime": str(info.get("containerRuntimeVersion", "")),

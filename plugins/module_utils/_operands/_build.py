@@ -231,8 +231,12 @@ def container(
     resources: Optional[Json] = None,
     **more: Any,
 ) -> Json:
-    """A container, privileged unless ``security`` says otherwise; what is empty is left out."""
+    """A container, privileged unless ``security`` says otherwise; what is empty is left out.
+
+    The end of the log of one that fails stands in the pod's status, where a person finds the cause without more rights.
+    """
     made: Json = {"name": name, "image": image, "imagePullPolicy": policy}
+    made["terminationMessagePolicy"] = "FallbackToLogsOnError"
     for key, value in (("command", command), ("args", args), ("env", environment), ("volumeMounts", mounts)):
         if value:
             made[key] = list(value)

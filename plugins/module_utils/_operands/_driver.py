@@ -82,11 +82,11 @@ def sets(policy: Policy, facts: ClusterFacts) -> List[Tuple[Policy, Group]]:
         if node.driver is not None:
             grouped.setdefault(node.driver, []).append(node)
     plain = replace(facts, nodes=tuple(node for node in facts.nodes if node.driver is None))
-    made = [(policy, replace(group, apart=bool(grouped))) for group in _groups(policy, plain)]
+    made = [(policy, replace(group, apart=bool(grouped))) for group in groups(policy, plain)]
     for driver in sorted(grouped, key=lambda one: one.group):
         own = policy_of(policy, driver)
         nodes = replace(facts, nodes=tuple(grouped[driver]), driver_daemonsets={}, driver_os="")
-        for group in _groups(own, nodes) if driver.enabled else ():
+        for group in groups(own, nodes) if driver.enabled else ():
             name = f"{NAME}-{driver.group}-{group.os_tag}"
             if group.kernel:
                 name = f"{NAME}-{driver.group}-{plain_kernel(group.kernel)}-{group.os_tag}"
@@ -112,7 +112,8 @@ def policy_of(policy: Policy, driver: Driver) -> Policy:
     return replace(policy, driver=replace(was, image=image, use_precompiled=precompiled, kernel_module_type=flavour))
 
 
-def _groups(policy: Policy, facts: ClusterFacts) -> List[Group]:
+def groups(policy: Policy, facts: ClusterFacts) -> List[Group]:
+    """The DaemonSets that the policy's drivers need in this cluster."""
     return by_kernel(facts) if policy.driver.use_precompiled else by_os(facts)
 
 

@@ -41,6 +41,12 @@ def detect(deployments: Iterable[Object], daemonsets: Iterable[Object], crds: It
     return None
 
 
+def masters(workloads: Iterable[Object]) -> List[str]:
+    """Masters of all NFDs, ours too, as "Deployment namespace/name"."""
+    found = [w for w in workloads if _is_master(w, (w.get("metadata") or {}).get("labels") or {})]
+    return sorted(f"{w['kind']} {w['metadata'].get('namespace', '')}/{w['metadata']['name']}" for w in found)
+
+
 _OTHER_PROGRAMS = {"nfd-worker", "nfd-gc", "nfd-topology-updater"}
 _OTHER_ROLES = _OTHER_PROGRAMS | {"worker", "gc", "topology-updater"}
 

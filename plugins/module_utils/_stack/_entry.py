@@ -10,7 +10,7 @@ import os
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Protocol
 
 from .._kube._connection import KubeError, MissingPackage
-from .._plan import WARNING, Action, Failure, Finding, Result, redacted
+from .._plan import WARNING, Action, Failure, Result, redacted
 
 
 class Module(Protocol):
@@ -36,14 +36,14 @@ def run_module(module: Module, run: Run) -> None:
     try:
         result = run(module.params, module.check_mode, progress_to(module.params.get("progress_file")))
     except Failure as failure:
-        _warn(module, failure.result.findings)
+        _warn(module, failure.result)
         module.fail_json(**failure.as_dict(), **_diff(module, failure.result.plan))
     except MissingPackage as error:
         missing = Failure(f"{error}. Install it for the interpreter that runs this module.")
         module.fail_json(**missing.as_dict(), exception=error.traceback)
     except KubeError as error:
         module.fail_json(**Failure(f"{error}.").as_dict())
-    _warn(module, result.findings)
+    _warn(module, result)
     module.exit_json(**result.as_dict(), **_diff(module, result.plan))
 
 
@@ -60,8 +60,8 @@ def progress_to(path: Optional[str]) -> Progress:
     return show
 
 
-def _warn(module: Module, findings: List[Finding]) -> None:
-    for finding in findings:
+def _warn(module: Module, result: Result) -> None:
+    for finding in result.findings if not result.shown else ():
         if finding.severity == WARNING:
             module.warn(finding.sentence())
 

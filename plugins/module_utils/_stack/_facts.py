@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
@@ -19,6 +20,7 @@ from .._operands._types import ClusterFacts, NodeFacts
 from .._policy._model import Policy
 
 KERNEL = "feature.node.kubernetes.io/kernel-version.full"
+NFD_NODE = "nfd.node.kubernetes.io/node-name"
 DRIVER_DAEMONSET = "nvidia-driver-daemonset"
 
 
@@ -36,8 +38,8 @@ def slim_node(node: Object) -> Object:
         "metadata": {
             "name": meta["name"],
             "resourceVersion": meta.get("resourceVersion", ""),
-            "labels": meta.get("labels") or {},
-            "annotations": meta.get("annotations") or {},
+            "labels": _shared(meta.get("labels") or {}),
+            "annotations": _shared(meta.get("annotations") or {}),
         },
         "spec": {"taints": spec.get("taints") or [], "unschedulable": bool(spec.get("unschedulable"))},
         "status": {
@@ -47,6 +49,32 @@ def slim_node(node: Object) -> Object:
             "conditions": [c for c in status.get("conditions") or [] if c.get("type") == "Ready"],
         },
     }
+
+
+def _shared(texts: Mapping[str, str]) -> Dict[str, str]:
+    """Nodes of one kind have a hundred keys and most values in common: each is kept once."""
+    return {sys.intern(key): sys.intern(value) for key, value in texts.items()}
+
+
+def pci_gpus(connection: Connection) -> Dict[str, int]:
+    """NVIDIA GPUs that NFD's workers see on the PCI bus, by node: what the hardware has, whatever the driver sees."""
+    found: Dict[str, int] = {}
+    for item in list_objects(connection, "NodeFeature", optional=True, keep=_counted).items:
+        found[item["node"]] = max(item["gpus"], found.get(item["node"], 0))
+    return found
+
+
+def _counted(feature: Object) -> Object:
+    """A NodeFeature cut down to its node and how many GPUs (3D or VGA controllers of NVIDIA) it tells of."""
+    instances = ((feature.get("spec") or {}).get("features") or {}).get("instances") or {}
+    devices = [e.get("attributes") or {} for e in (instances.get("pci.device") or {}).get("elements") or []]
+    gpus = [d for d in devices if d.get("vendor") == "10de" and d.get("class") in ("0300", "0302")]
+    return {"node": (feature["metadata"].get("labels") or {}).get(NFD_NODE, ""), "gpus": len(gpus)}
+
+
+def with_hardware(nodes: Sequence[Object], gpus: Mapping[str, int]) -> List[Object]:
+    """The same nodes, each with the number of GPUs on its PCI bus where that is known."""
+    return [dict(node, pciGpus=gpus[name]) if (name := node["metadata"]["name"]) in gpus else node for node in nodes]
 
 
 def node_facts(node: Mapping[str, Any]) -> NodeFacts:

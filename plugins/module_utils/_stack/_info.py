@@ -7,14 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Sequence
 
-from .._kube._connection import KubeError, MissingPackage
+from .._kube._connection import ApiError, Connection, KubeError, MissingPackage
 from .._kube._lists import list_objects
+from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
-from ._facts import read_nodes
+from ._facts import pci_gpus, read_nodes, with_hardware
 from ._lease import read_runs, runs_text
-from ._others import runs_operator
+from ._others import runs_operator, second_nfd
 from ._request import Progress, Request
 from ._table import node_table
 
@@ -53,14 +54,15 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
 
 def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
-    nodes = read_nodes(connection)
+    nodes = with_hardware(read_nodes(connection), _hardware(connection))
     pods = list_objects(connection, "Pod", namespace).items
     daemonsets = list_objects(connection, "DaemonSet", namespace).items
     found_rows = rows(nodes, pods, daemonsets)
     if any(not row["ready"] for row in found_rows):
+        pods = with_last_words(connection, pods)
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
-    result = InfoResult(findings=_unserved(nodes))
+    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request)])
     result.found = {
         "manager": _manager(request, daemonsets),
         "namespace": namespace,
@@ -102,6 +104,26 @@ def _manager(request: Request, daemonsets: Sequence[Object]) -> str:
     if any(ours(daemonset) for daemonset in daemonsets):
         return "gpufleet"
     return "operator" if runs_operator(request.connection) else "none"
+
+
+def _hardware(connection: Connection) -> Dict[str, int]:
+    """GPUs by node; {} where the account may not read what NFD found."""
+    try:
+        return pci_gpus(connection)
+    except ApiError as error:
+        if error.status == 403:
+            return {}
+        raise
+
+
+def _second_nfd(request: Request) -> List[Finding]:
+    """Nothing where the account may not look into other namespaces: the rest of the report is worth having."""
+    try:
+        return second_nfd(request.connection)
+    except ApiError as error:
+        if error.status == 403:
+            return []
+        raise
 
 
 def _unserved(nodes: Sequence[Object]) -> List[Finding]:

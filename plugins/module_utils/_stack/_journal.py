@@ -5,11 +5,12 @@
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import groupby
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Sequence, Set, Tuple
 
 from .._kube._apply import AT_ONCE, CREATE, DELETE, Step, execute, wait_gone
 from .._kube._connection import ApiError, KubeError
@@ -35,6 +36,10 @@ class Journal:
     found: Dict[str, Any] = field(default_factory=dict)
     exclusive: bool = True  # whether the run writes what other runs write, too
     lease: Lease = field(init=False)
+    # Large clusters plan tens of thousands of actions, and several threads write: both are looked up, under a lock.
+    _ids: Set[str] = field(default_factory=set, repr=False)
+    _known: Set[Finding] = field(default_factory=set, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def __post_init__(self) -> None:
         request = self.request
@@ -91,14 +96,19 @@ class Journal:
 
     def expect(self, actions: Iterable[Action]) -> None:
         """Add actions to the plan that is returned; one that stands there already is not added again."""
-        known = {action.id for action in self.planned}
-        self.planned += [action for action in actions if action.id not in known]
+        with self._lock:
+            for action in actions:
+                if action.id not in self._ids:
+                    self._ids.add(action.id)
+                    self.planned.append(action)
 
     def add_findings(self, findings: Iterable[Finding]) -> None:
         """Add findings, each once."""
-        for finding in findings:
-            if finding not in self.findings:
-                self.findings.append(finding)
+        with self._lock:
+            for finding in findings:
+                if finding not in self._known:
+                    self._known.add(finding)
+                    self.findings.append(finding)
 
     @property
     def remaining(self) -> List[str]:
@@ -108,6 +118,7 @@ class Journal:
     def restart(self, findings: Sequence[Finding]) -> None:
         """Forget what was planned and found, but for ``findings``: the cluster is another one now."""
         self.findings, self.planned = list(findings), []
+        self._known, self._ids = set(findings), set()
 
     def result(self) -> Result:
         changed = bool(self.planned) if self.request.check else bool(self.done)
@@ -167,7 +178,8 @@ class Journal:
             act()
         except KubeError as error:
             raise self.failure(f"{what}: {error}") from error
-        self.done += [action.id for action in actions]
+        with self._lock:
+            self.done += [action.id for action in actions]
 
 
 def _groups(steps: Sequence[Step]) -> Iterator[Tuple[int, List[Step]]]:

@@ -5,9 +5,10 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
@@ -25,6 +26,8 @@ from .._policy._model import Policy
 from ._facts import node_facts, slim_node
 from ._journal import Journal
 from ._request import Request
+
+AT_ONCE = 8  # nodes that are written at once: no node waits for another
 
 Busy = Mapping[str, Sequence[str]]
 
@@ -154,19 +157,40 @@ class NodePlanner:
         return NodeChange(node, (first, second))
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
-        """Carry out changes; a node that somebody else changed meanwhile is planned anew."""
+        """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.
+
+        Ends with the first node that cannot be written, once those that are on their way have ended.
+        """
         wanted, _findings = self._assign([change.node for change in changes])
-        for number, change in enumerate(changes, 1):
+
+        def write(number: int, change: NodeChange) -> None:
             if number == 1 or number % 50 == 0:
                 self.request.progress(f"nodes: labels of {change.name} ({number}/{len(changes)})")
-
             compute = partial(self._patch_now, wanted.get(change.name, Wanted()))
             act = partial(patch_node, self.request.connection, change.node, compute, self.request.deadline)
             journal.carry_out(change.actions(), act, f"node {change.name}: its labels cannot be written")
 
+        each_at_once(write, changes)
+
     def _patch_now(self, wanted: Wanted, live: Mapping[str, Any]) -> Dict[str, Any]:
         """The patch of a node as it is now, which may be another than when it was planned."""
         return self.change(slim_node(dict(live)), wanted).patch()
+
+
+def each_at_once(write: Callable[[int, NodeChange], None], changes: Sequence[NodeChange]) -> None:
+    """``write(number from 1, change)`` for every change, a few at a time; after a failure no further one is begun."""
+    if len(changes) < 2:
+        for change in changes:
+            write(1, change)
+        return
+    with ThreadPoolExecutor(min(AT_ONCE, len(changes))) as pool:
+        ends = [pool.submit(write, number, change) for number, change in enumerate(changes, 1)]
+        try:
+            for end in ends:
+                end.result()
+        finally:
+            for end in ends:
+                end.cancel()
 
 
 def untolerated_taints(groups: Sequence[NodeGroup], daemonsets: Sequence[Object]) -> List[Finding]:

@@ -10,8 +10,8 @@ from typing import Any, List, Mapping, Optional
 
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
-from .._operands._nfd_found import detect
-from .._plan import ERROR, Finding
+from .._operands._nfd_found import detect, masters
+from .._plan import ERROR, WARNING, Finding
 
 OPERATOR_LEASE = "53822513.nvidia.com"
 
@@ -59,3 +59,14 @@ def _held(lease: Mapping[str, Any]) -> bool:
 def foreign_nfd(connection: Connection) -> Optional[str]:
     """The master of an NFD that is not ours, as "Deployment namespace/name", or None."""
     return detect(list_objects(connection, "Deployment").items, list_objects(connection, "DaemonSet").items)
+
+
+def second_nfd(connection: Connection) -> List[Finding]:
+    """A warning when more than one Node Feature Discovery runs: each takes the labels of the other for stale ones."""
+    deployments, daemonsets = list_objects(connection, "Deployment").items, list_objects(connection, "DaemonSet").items
+    found = masters([*deployments, *daemonsets])
+    if len(found) < 2:
+        return []
+    detail = f"{len(found)} Node Feature Discoveries run, which write the same labels of nodes: {', '.join(found)}"
+    remedy = "Remove all but one; with nfd.enabled false the collection deploys none."
+    return [Finding("nfd.two", WARNING, detail, found[-1], remedy=remedy)]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
@@ -20,6 +20,13 @@ from ._offers import stale_labels
 from ._request import Progress, Request, read_policy
 from ._stack import StackRun
 
+# What nodes call these operands.
+LAYERS = {
+    "state-device-plugin": "device plugin",
+    "state-mps-control-daemon": "MPS",
+    "state-dcgm": "DCGM",
+    "state-dcgm-exporter": "DCGM exporter",
+}
 PLUGIN_CONFIGS = "device-plugin-configs"
 METRICS_CONFIG = "metrics-config"
 
@@ -112,13 +119,17 @@ class PartRun(StackRun):
     def __init__(
         self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
     ) -> None:
+        self.parts = [operand for operand in OPERANDS if operand.name in parts]
         super().__init__(journal, policy)
         self.planner = (
             NodePlanner(self.request, None, self.planner.groups) if self.planner.groups else _NoNodes(self.request)
         )
-        self.parts = [operand for operand in OPERANDS if operand.name in parts]
         self.prefixes = prefixes
         self.absent = absent
+
+    def _layers(self) -> Set[str]:
+        """What these operands stand on, and they themselves."""
+        return {"driver", "toolkit", *(LAYERS[operand.name] for operand in self.parts)}
 
     def _build(self) -> List[Tuple[Operand, List[Object]]]:
         self._need_runtime_class()

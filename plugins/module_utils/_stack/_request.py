@@ -13,6 +13,8 @@ from .._kube._connection import Connection, Deadline
 from .._plan import Failure, Finding, Result, errors, refusal
 from .._policy._load import load, merge
 from .._policy._model import Policy
+from .._policy._registry import relocated
+from ._budget import parse_budget
 
 Progress = Callable[[str], None]
 
@@ -29,6 +31,7 @@ class Request:
     drift: str = "correct"
     wait: bool = True
     stage_timeout: float = 1800.0
+    max_failed_nodes: str = "0"
     deadline: Deadline = field(default_factory=lambda: Deadline(7200.0))
     lock_wait: float = 120.0
     skip_if_locked: bool = False
@@ -52,6 +55,7 @@ class Request:
             drift=params.get("drift") or "correct",
             wait=bool(params.get("wait", True)),
             stage_timeout=_seconds(params, "stage_timeout", 1800.0),
+            max_failed_nodes=_budget(params),
             deadline=Deadline(_seconds(params, "timeout", 7200.0)),
             lock_wait=_lock_wait(params),
             everywhere=bool(params.get("all_namespaces", True)),
@@ -72,6 +76,13 @@ def _seconds(params: Mapping[str, Any], name: str, default: float) -> float:
     if float(value) < 1:
         raise Failure(f"{name} is {value}: seconds from 1 on are allowed. Nothing has been changed.")
     return float(value)
+
+
+def _budget(params: Mapping[str, Any]) -> str:
+    try:
+        return parse_budget(params.get("max_failed_nodes"))
+    except ValueError as error:
+        raise Failure(f"{error}. Nothing has been changed.") from error
 
 
 def _lock_wait(params: Mapping[str, Any]) -> float:
@@ -105,7 +116,8 @@ def read_policy(
         findings += problems
     if policy is None or errors(findings):
         raise Failure(refusal(findings), Result(findings=list(findings)))
-    return policy
+    registry = str(params.get("image_registry") or "")
+    return relocated(policy, registry) if registry else policy
 
 
 def _strings(values: Optional[Sequence[Any]]) -> List[str]:

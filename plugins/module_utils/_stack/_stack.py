@@ -13,28 +13,53 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
 from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
+from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, STACK, Object, ours, path, ref
+from .._nodes._causes import LONG, names
 from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
-from .._nodes._stage import gaps_of, offers, rows
+from .._nodes._stage import Stage as At
+from .._nodes._stage import foreign_taints, gaps_of, is_gpu_node, node_ready, offers, rows
 from .._operands import _nfd, build_by_operand, problems
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
 from .._operands._types import ClusterFacts, NodeFacts, Operand
-from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
-from ._facts import DRIVER_DAEMONSET, driver_daemonsets, node_facts, read_named, read_nodes, slim_node, with_nodes
+from . import _stages
+from ._budget import allowed
+from ._facts import (
+    DRIVER_DAEMONSET,
+    driver_daemonsets,
+    node_facts,
+    pci_gpus,
+    read_named,
+    read_nodes,
+    slim_node,
+    with_hardware,
+    with_nodes,
+)
 from ._journal import Journal, only
 from ._keep import Keeper
-from ._nodes import NodeChange, NodePlanner, read_groups, untolerated_taints
+from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
 from ._offers import NodeOffer, Offers, mismatch, stale_labels
-from ._others import foreign_nfd, operator_findings
+from ._others import foreign_nfd, operator_findings, second_nfd
 from ._request import Progress, Request, read_policy
-from ._stages import Stage, all_ready, replace_stuck_drivers, stage_rows, stages_of, wait_for, wait_for_nodes
+from ._stages import (
+    Stage,
+    all_ready,
+    replace_stuck_drivers,
+    stage_rows,
+    stages_of,
+    wait_for,
+    wait_for_nodes,
+    wait_until_proved,
+)
+from ._verdicts import NFD, UNITS, Verdicts
 
 # Every kind that the stack may own, in the order of creation: removal goes the other way.
 KINDS = (
@@ -133,6 +158,11 @@ class StackRun:
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
+        self.verdicts = Verdicts(self.request.clock, lambda: _stages.FINAL_AFTER, self._layers())
+
+    def _layers(self) -> Optional[Set[str]]:
+        """Titles of the operands that decide whether a node is broken; None: all."""
+        return None
 
     def run(self) -> Result:
         self._refuse()
@@ -150,7 +180,9 @@ class StackRun:
         if self.request.wait:
             last = self._wait(last)
             self._verify()
+        self._hear()
         self._report(last)
+        self._judge()
         return self.journal.result()
 
     def _prepare(self) -> Tuple[Plan, List[NodeChange]]:
@@ -164,6 +196,8 @@ class StackRun:
         self.journal.expect(step.action() for step in first.steps)
         for change in relabel:
             self.journal.expect(change.actions())
+        if (first.steps or relabel) and self._nfd_stages() and self.request.everywhere:
+            self.journal.add_findings(second_nfd(self.connection))
         self._report(first)
         return first, relabel
 
@@ -223,6 +257,10 @@ class StackRun:
     def _nfd_findings(self) -> List[Finding]:
         """What keeps NFD's labels from telling which nodes have a GPU."""
         found = _nfd.findings(self.policy, self.facts)
+        if not self.policy.nfd.enabled and self.nodes and not any(has_features(_labels(node)) for node in self.nodes):
+            detail = "is false, and no node has labels of a Node Feature Discovery: no GPU is known"
+            remedy = "Set it to true, or deploy an NFD."
+            found.append(Finding("nfd.absent", WARNING, detail, path="nfd.enabled", remedy=remedy))
         for node in self.nodes:
             found += judge_labels(str(node["metadata"]["name"]), node["metadata"]["labels"])
         return found
@@ -363,7 +401,7 @@ class StackRun:
         stages = self._nfd_stages()
         moved = bool(now) or (self.request.wait and not all_ready(stages, first.live))
         if moved and self.request.wait and stages:
-            wait_for(self.journal, stages)
+            wait_for(self.journal, stages, self.verdicts)
             self._wait_for_features()
         if moved:
             self.nodes = read_nodes(self.connection)
@@ -394,14 +432,19 @@ class StackRun:
 
         def missing(node: Mapping[str, Any]) -> str:
             meta = node["metadata"]
-            return "" if meta["name"] not in served or has_features(meta["labels"]) else "no NFD labels yet"
+            waits = meta["name"] in served and meta["name"] not in self.verdicts.failed
+            return "no NFD labels yet" if waits and not has_features(meta["labels"]) else ""
 
-        self.nodes, gaps = wait_for_nodes(self.journal, read_nodes(self.connection), missing, "NFD")
-        if gaps:
-            name, text = sorted(gaps.items())[0]
-            raise self.journal.failure(
-                f"stage NFD: {len(gaps)} nodes have no labels of NFD, the first is {name}: {text}"
+        self.nodes, gaps = wait_for_nodes(self.journal, read_nodes(self.connection), missing, NFD, self._patience())
+        remedy = "See the logs of NFD's worker on the node and of NFD's master."
+        for name in gaps:
+            self.verdicts.late(
+                name, At("", False, NFD, "its worker runs, but the node has no labels of NFD", True, (), remedy)
             )
+
+    def _patience(self) -> float:
+        """Seconds that labels and resources may take once the pods that bring them are ready."""
+        return UNITS[LONG] * _stages.FINAL_AFTER
 
     # -- waiting and proving -----------------------------------------------------------------------------------------
 
@@ -411,11 +454,11 @@ class StackRun:
     def _wait(self, last: Plan) -> Plan:
         stages = self._stages()
         for _round in range(RELABELS):
-            wrote = len(self.journal.done)
-            if wrote or not all_ready(stages, last.live):
-                self._replace_stuck_drivers(last)
-                wait_for(self.journal, stages, driver_off=not self.policy.driver.enabled)
-                self._wait_for_discovery()
+            if not self.journal.done and all_ready(stages, last.live):
+                break  # the nodes are as they were planned
+            self._replace_stuck_drivers(last)
+            wait_for(self.journal, stages, self.verdicts)
+            self._wait_for_discovery()
             relabel = self._relabel_plan()
             self.planner.write(self.journal, relabel)
             if not relabel:
@@ -431,16 +474,13 @@ class StackRun:
         def missing(node: Mapping[str, Any]) -> str:
             labels = node["metadata"]["labels"]
             runs = labels.get("nvidia.com/gpu.deploy.gpu-feature-discovery") == "true"
-            return "no labels of GPU feature discovery yet" if runs and "nvidia.com/gpu.count" not in labels else ""
+            waits = runs and node["metadata"]["name"] not in self.verdicts.failed and node_ready(node)
+            return "no labels of GPU feature discovery yet" if waits and "nvidia.com/gpu.count" not in labels else ""
 
         self.nodes = read_nodes(self.connection)
         if self.policy.gfd.enabled and any(stage.operand.name == "gpu-feature-discovery" for stage in self._stages()):
-            self.nodes, gaps = wait_for_nodes(self.journal, self.nodes, missing, "GPU feature discovery")
-            if gaps:
-                name, text = sorted(gaps.items())[0]
-                raise self.journal.failure(
-                    f"stage GPU feature discovery: its pods are ready, but node {name} has {text}"
-                )
+            what = "GPU feature discovery"
+            self.nodes, _gaps = wait_for_nodes(self.journal, self.nodes, missing, what, self._patience())
 
     def _replace_stuck_drivers(self, last: Plan) -> None:
         drivers = [
@@ -454,25 +494,57 @@ class StackRun:
         """Each node's allocatable GPUs, which only the kubelet writes."""
         if not self.policy.device_plugin.enabled:
             return
-        names = {node["metadata"]["name"] for node in self.nodes if serves(node["metadata"]["labels"])}
-
-        def missing(node: Mapping[str, Any]) -> str:
-            if node["metadata"]["name"] not in names:
-                return ""
-            return self._unlike_computed(node)
-
-        current, gaps = wait_for_nodes(self.journal, self.nodes, missing, "allocatable")
-        self.nodes = current
-        for node in sorted(current, key=lambda n: str(n["metadata"]["name"])):
+        names = {str(node["metadata"]["name"]) for node in self.nodes if serves(_labels(node))}
+        if self.journal.done and names and self.request.everywhere:
+            # A list of all that NFD found is long: it is read when something changed, not when nothing did.
+            self.verdicts.hardware = pci_gpus(self.connection)
+        self.verdicts.unlike = self._unlike_computed
+        mine = [node for node in with_hardware(self.nodes, self.verdicts.hardware) if node["metadata"]["name"] in names]
+        if any(gaps_of(node) or not node_ready(node) or self._unlike_computed(node) for node in mine):
+            self.nodes = wait_until_proved(self.journal, names, self.verdicts)
+        for node in sorted(self.nodes, key=lambda n: str(n["metadata"]["name"])):
             name = str(node["metadata"]["name"])
             if name in names:
+                at = self.verdicts.failed.get(name)
                 offered = ", ".join(f"{count} {what}" for what, count in offers(node).items())
-                check = Check(f"allocatable {name}", name not in gaps, gaps.get(name) or f"offers {offered}")
-                self.journal.verified.append(check)
-        if gaps:
-            name, text = sorted(gaps.items())[0]
-            more = f" (and {len(gaps) - 1} more nodes)" if len(gaps) > 1 else ""
-            raise self.journal.failure(f"device plugin: its pods are ready, but node {name} {text}{more}")
+                detail = f"{at.stuck}: {at.trouble}" if at is not None else f"offers {offered}"
+                self.journal.verified.append(Check(f"allocatable {name}", at is None, detail))
+
+    def _hear(self) -> None:
+        """What containers of broken nodes said last, where that is not told in their pods' statuses."""
+        if not self.verdicts.unexplained():
+            return
+        pods = list_objects(self.connection, "Pod", self.request.namespace).items
+        mine = [pod for pod in pods if (pod.get("spec") or {}).get("nodeName") in self.verdicts.failed]
+        daemonsets = list_objects(self.connection, "DaemonSet", self.request.namespace).items
+        self.verdicts.explain(self.nodes, with_last_words(self.connection, mine), daemonsets)
+
+    def _judge(self) -> None:
+        """Broken nodes are reported, and fail the run where they are more than may be."""
+        self.journal.add_findings(self._unseen())
+        self.journal.add_findings(self.verdicts.findings(self.nodes))
+        counted = self.verdicts.counted(self.nodes)
+        total = len({str(node["metadata"]["name"]) for node in self.nodes if is_gpu_node(_labels(node))} | set(counted))
+        most = allowed(self.request.max_failed_nodes, total)
+        if len(counted) > most:
+            raise self.journal.failure(self.verdicts.summary(counted, total, most))
+
+    def _unseen(self) -> List[Finding]:
+        """Nodes that NFD's worker does not reach: whether they have GPUs is not known."""
+        workers = [o for o in self._base() if o["kind"] == "DaemonSet"] if self._nfd_stages() else []
+        found: Dict[str, List[str]] = {}
+        for worker in workers:
+            for node in self.nodes:
+                against = foreign_taints(node, worker["spec"]["template"]["spec"])
+                if against and not has_features(_labels(node)):
+                    found.setdefault(against[0], []).append(str(node["metadata"]["name"]))
+        remedy = "If they have GPUs, add a toleration to node-feature-discovery.worker.tolerations and to "
+        remedy += "daemonsets.tolerations of the policy, or take the taint away."
+        detail = "has no labels of NFD, since the taint {} keeps its worker away"
+        return [
+            Finding("nfd.unseen", INFO, detail.format(taint), names(sorted(found[taint])), remedy=remedy)
+            for taint in sorted(found)
+        ]
 
     def _unlike_computed(self, node: Mapping[str, Any]) -> str:
         """How a node differs from what was computed for it, or else from what its hardware labels say."""
@@ -492,8 +564,13 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=rows(self.nodes),
+            nodes=[self._row(row) for row in rows(self.nodes)],
         )
+
+    def _row(self, row: Dict[str, Any]) -> Dict[str, Any]:
+        """A node's row, with what is broken on it."""
+        at = self.verdicts.failed.get(row["name"])
+        return row if at is None else dict(row, stage=at.reached, ready=False, failed=True, trouble=at.sentence)
 
 
 class _Removal:
@@ -523,8 +600,7 @@ class _Removal:
         self.journal.run_steps(workloads, "removal")
         self.journal.wait_gone(workloads)
         # Only now: while operands run they would write their labels again.
-        for change in self._changes(nfd_ours):
-            self._give_back(change, nfd_ours)
+        each_at_once(lambda _number, change: self._give_back(change, nfd_ours), self._changes(nfd_ours))
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
         self.journal.wait_gone(rest)
@@ -617,3 +693,8 @@ def _goes_by_itself(item: Object) -> bool:
     """Objects that Kubernetes puts into each namespace, and those that go with their owner."""
     name = item["metadata"]["name"]
     return bool(item["metadata"].get("ownerReferences")) or name in ("kube-root-ca.crt", "default")
+
+
+def _labels(node: Mapping[str, Any]) -> Mapping[str, str]:
+    found: Mapping[str, str] = node["metadata"].get("labels") or {}
+    return found

@@ -7,17 +7,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .._kube._connection import Deadline
+from .._kube._connection import Connection, Deadline
 from .._kube._lists import list_objects
 from .._kube._resources import Object, Ref, path, ref
-from .._kube._wait import Check, Outcome, explain, pod_ready, rollout_state, wait
+from .._kube._wait import (
+    EVENTS_EVERY,
+    REVISION,
+    Check,
+    Outcome,
+    Scene,
+    explain,
+    pod_ready,
+    rollout_state,
+    slim_pod,
+    slim_workload,
+    wait,
+)
 from .._kube._watch import Mirror, Query, until
+from .._nodes._causes import cause_of
+from .._nodes._stage import title_of
 from .._operands._types import Operand
-from .._plan import Action
+from .._plan import WARNING, Action, Finding
 from ._facts import slim_node
 from ._journal import Journal
+from ._verdicts import Verdicts
 
 WORKLOADS = ("DaemonSet", "Deployment")
 # The validator proves the others, so it is the last to become ready.
@@ -25,7 +40,6 @@ LAST = "state-operator-validation"
 # An image that the registry does not have: the kubelet has tried it three times by then.
 FINAL_AFTER = 30.0
 SEEN_WITHIN = 30.0  # seconds in which the DaemonSet controller looks at a changed template
-REVISION = "controller-revision-hash"
 
 
 @dataclass(frozen=True)
@@ -68,54 +82,105 @@ def all_ready(stages: Sequence[Stage], live: Mapping[Ref, Object]) -> bool:
     return all(which in live and rollout_state(live[which]).ready for which in refs)
 
 
-def wait_for(journal: Journal, stages: Sequence[Stage], driver_off: bool = False) -> None:
-    """Wait until all stages are ready. Raises Failure that names stage, node, container and cause.
+def wait_for(journal: Journal, stages: Sequence[Stage], verdicts: Verdicts) -> None:
+    """Wait until all stages are ready on all nodes that can become ready. ``verdicts`` knows the others then.
 
     A stage may take ``stage_timeout`` without any progress: each node that becomes ready starts that time anew, so that
-    a large cluster needs no other setting than a small one.
+    a large cluster needs no other setting than a small one. Nodes that are not ready by then count as broken, too.
+    Raises Failure for what is no node's fault: a Deployment, or a workload that is gone.
     """
     request = journal.request
     checks = [Check(stage.operand.title, which) for stage in stages for which in stage.workloads]
     before = 0
     while checks:
         limited = [check._replace(seconds=request.stage_timeout) for check in checks]
-        outcome = wait(request.connection, limited, request.deadline, request.progress, fail_after=FINAL_AFTER)
-        if outcome.ready:
+        outcome = wait(
+            request.connection, limited, request.deadline, request.progress, fail_after=FINAL_AFTER, judge=verdicts
+        )
+        if outcome.ready and not outcome.held:
             return
+        if outcome.held:
+            if not _replace_held(journal, outcome.held, verdicts):
+                return
+            continue
         up = sum(state.up for state in outcome.states.values())
         if outcome.timed_out and up > before and not request.deadline.passed:
             before = up
             continue
-        raise journal.failure(_sentence(journal, outcome, driver_off))
+        if outcome.timed_out and _give_up(journal, outcome, {c.ref: c.stage for c in checks}, verdicts):
+            continue
+        raise journal.failure(_sentence(outcome))
 
 
-def _sentence(journal: Journal, outcome: Outcome, driver_off: bool) -> str:
+def _give_up(journal: Journal, outcome: Outcome, titles: Mapping[Ref, str], verdicts: Verdicts) -> bool:
+    """Count nodes whose time is over as broken. False when there was none to count, so that nothing would change."""
+    late: Dict[str, Tuple[Object, str]] = {}
+    for which, pods in outcome.late.items():
+        for pod in pods:
+            late.setdefault(_node_of(pod), (pod, titles[which]))
+    found = sorted(name for name in late if name and name not in verdicts.failed)
+    for name in found:
+        verdicts.give_up(name, *late[name], journal.request.stage_timeout)
+    return bool(found)
+
+
+def _sentence(outcome: Outcome) -> str:
     text = explain(outcome)
-    if driver_off:
-        names = _without_driver(journal)
-        if names:
-            shown = ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
-            return (
-                f"no driver on {shown}: the policy has driver.enabled false, and validation finds none on the host. "
-                "Install one there, set driver.enabled to true, or keep the stack off these nodes with the label "
-                f"nvidia.com/gpu.deploy.operands=false. {text}"
-            )
-    return text
+    if outcome.failed is None or outcome.trouble is None:
+        return text
+    return f"{text}. {cause_of(outcome.failed.stage, outcome.trouble).remedy}"
 
 
-def _without_driver(journal: Journal) -> List[str]:
-    """Nodes whose pods still look for a driver."""
-    pods = list_objects(journal.request.connection, "Pod", journal.request.namespace).items
-    found = set()
-    for pod in pods:
-        for entry in (pod.get("status") or {}).get("initContainerStatuses") or []:
-            if entry.get("name") == "driver-validation" and not _succeeded(entry) and pod["spec"].get("nodeName"):
-                found.add(str(pod["spec"]["nodeName"]))
-    return sorted(found)
+def _replace_held(journal: Journal, held: Sequence[Ref], verdicts: Verdicts) -> int:
+    """Delete outdated pods on good nodes, as many at once as may be unavailable, and say how many were deleted.
+
+    Only where the new template is not itself in doubt: it runs somewhere, or something else broke the nodes on which it
+    does not. Then one pod is replaced at first.
+    """
+    request, deleted = journal.request, 0
+    for which in held:
+        daemonset = request.connection.find(which.path)
+        if daemonset is None:
+            continue
+        labels = daemonset["spec"]["selector"]["matchLabels"]
+        selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        newest = _newest_revision(journal, which.namespace, selector, str(daemonset["metadata"].get("uid")))
+        pods = list_objects(request.connection, "Pod", which.namespace, label_selector=selector).items
+        new = [p for p in pods if p["metadata"]["labels"].get(REVISION) == newest]
+        old = sorted((p for p in pods if p not in new and _node_of(p) not in verdicts.failed), key=_node_of)
+        proved = any(pod_ready(pod) for pod in new)
+        layer = title_of(daemonset["spec"]["template"]["metadata"].get("labels") or {})
+        if not newest or not old:
+            continue
+        if not proved and all(verdicts.stuck_at(_node_of(pod)) in ("", layer) for pod in new):
+            detail = f"{len(old)} of its pods keep the older template, since none of the new ones has come up"
+            remedy = "Mend what is told of these nodes, or go back to the settings before, then run again."
+            journal.add_findings([Finding("rollout.held", WARNING, detail, str(which), remedy=remedy)])
+            continue
+        for pod in old[: _at_once(daemonset, len(pods)) if proved else 1]:
+            _delete_pod(journal, pod, "is of an older template, and broken nodes hold up its controller", which.name)
+            deleted += 1
+    return deleted
 
 
-def _succeeded(entry: Mapping[str, Any]) -> bool:
-    return ((entry.get("state") or {}).get("terminated") or {}).get("exitCode") == 0
+def _node_of(pod: Mapping[str, Any]) -> str:
+    return str(pod["spec"].get("nodeName") or "")
+
+
+def _at_once(daemonset: Mapping[str, Any], pods: int) -> int:
+    """How many pods the update strategy of a DaemonSet replaces at once."""
+    strategy = (daemonset["spec"].get("updateStrategy") or {}).get("rollingUpdate") or {}
+    text = str(strategy.get("maxUnavailable") or 1)
+    return max(1, int(text[:-1]) * pods // 100 if text.endswith("%") else int(text))
+
+
+def _delete_pod(journal: Journal, pod: Mapping[str, Any], reason: str, what: str) -> None:
+    meta = pod["metadata"]
+    target = f"Pod {meta['namespace']}/{meta['name']}"
+    action = Action(f"delete {target}", "delete", target, reason, True)
+    where = path("Pod", meta["namespace"], meta["name"])
+    act = partial(journal.request.connection.request, "DELETE", where, deadline=journal.request.deadline)
+    journal.carry_out([action], act, f"{what}: {target} cannot be replaced")
 
 
 def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int:
@@ -131,18 +196,13 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
         until(connection, ref(daemonset), _seen, Deadline(min(SEEN_WITHIN, journal.request.deadline.left)))
         app = daemonset["spec"]["selector"]["matchLabels"]["app"]
         uid = str(daemonset["metadata"].get("uid"))
-        newest = _newest_revision(journal, namespace, app, uid)
+        newest = _newest_revision(journal, namespace, f"app={app}", uid)
         for pod in list_objects(connection, "Pod", namespace, label_selector=f"app={app}").items:
             revision = pod["metadata"]["labels"].get(REVISION)
             # Driver DaemonSets share the label app: pods of another one are not outdated.
             mine = any(str(o.get("uid")) == uid for o in pod["metadata"].get("ownerReferences") or [])
             if mine and newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
-                name = str(pod["metadata"]["name"])
-                target = f"Pod {namespace}/{name}"
-                reason = "is of an older template and never became ready"
-                action = Action(f"delete {target}", "delete", target, reason, True)
-                act = partial(connection.request, "DELETE", path("Pod", namespace, name), deadline=request.deadline)
-                journal.carry_out([action], act, f"driver: {target} cannot be replaced")
+                _delete_pod(journal, pod, "is of an older template and never became ready", "driver")
                 deleted += 1
     return deleted
 
@@ -154,10 +214,9 @@ def _seen(daemonset: Optional[Mapping[str, Any]]) -> bool:
     return int(status.get("observedGeneration") or 0) >= int(daemonset["metadata"].get("generation") or 0)
 
 
-def _newest_revision(journal: Journal, namespace: str, app: str, uid: str) -> str:
-    revisions = list_objects(
-        journal.request.connection, "ControllerRevision", namespace, label_selector=f"app={app}"
-    ).items
+def _newest_revision(journal: Journal, namespace: str, selector: str, uid: str) -> str:
+    connection = journal.request.connection
+    revisions = list_objects(connection, "ControllerRevision", namespace, label_selector=selector).items
     own = [r for r in revisions if any(str(o.get("uid")) == uid for o in r["metadata"].get("ownerReferences") or [])]
     if not own:
         return ""
@@ -172,23 +231,28 @@ def _ever_started(pod: Mapping[str, Any]) -> bool:
 
 
 def wait_for_nodes(
-    journal: Journal, nodes: Sequence[Object], missing: Callable[[Mapping[str, Any]], str], what: str
+    journal: Journal,
+    nodes: Sequence[Object],
+    missing: Callable[[Mapping[str, Any]], str],
+    what: str,
+    patience: float = float("inf"),
 ) -> Tuple[List[Object], Dict[str, str]]:
     """Wait until ``missing(node)`` is "" for every node; the nodes then, and what is still missing by node.
 
-    Reads nothing when nothing is missing in ``nodes``. Waits ``stage_timeout`` without progress at most.
+    Reads nothing when nothing is missing in ``nodes``. Waits ``stage_timeout`` without progress at most, or
+    ``patience`` seconds if that is less.
     """
     gaps = _gaps(nodes, missing)
     if not gaps or not journal.request.wait:
         return list(nodes), gaps
     request = journal.request
-    limit = Deadline(min(request.stage_timeout, request.deadline.left))
+    limit = Deadline(min(request.stage_timeout, patience, request.deadline.left))
     with Mirror(request.connection, {"nodes": Query("Node", keep=slim_node)}) as mirror:
         current = mirror.objects("nodes")
         while True:
             now = _gaps(current, missing)
             if len(now) < len(gaps):
-                limit = Deadline(min(request.stage_timeout, request.deadline.left))
+                limit = Deadline(min(request.stage_timeout, patience, request.deadline.left))
             gaps = now
             if not gaps or limit.passed:
                 return current, gaps
@@ -196,6 +260,56 @@ def wait_for_nodes(
             request.progress(f"{what}: {len(current) - len(gaps)}/{len(current)} nodes, next {first}: {gaps[first]}")
             mirror.wait(min(5.0, limit.left))
             current = mirror.objects("nodes")
+
+
+def wait_until_proved(journal: Journal, names: Collection[str], verdicts: Verdicts) -> List[Object]:
+    """Wait until each of the named nodes is ready by its own word, or broken for good; the nodes then.
+
+    What a node offers is what its kubelet says; why it does not is told by its pods.
+    """
+    request, namespace = journal.request, journal.request.namespace
+    queries = {
+        "nodes": Query("Node", keep=slim_node),
+        "pods": Query("Pod", namespace, keep=slim_pod),
+        "daemonsets": Query("DaemonSet", namespace, keep=slim_workload),
+    }
+    left, shown = len(names) + 1, ""
+    limit = Deadline(0.0)
+    events = _Recent(request.connection, namespace)
+    with Mirror(request.connection, queries) as mirror:
+        while True:
+            nodes = mirror.objects("nodes")
+            scene = Scene(nodes, mirror.objects("pods"), mirror.objects("daemonsets"), events, {})
+            late = verdicts.unproved(scene, names)
+            if len(late) < left:
+                left, limit = len(late), Deadline(min(request.stage_timeout, request.deadline.left))
+            if not late:
+                return nodes
+            if limit.passed:
+                for name, at in late.items():
+                    verdicts.late(name, at, request.stage_timeout)
+                return nodes
+            first = sorted(late)[0]
+            line = f"allocatable: {len(names) - len(late)}/{len(names)} nodes, next {first}: {late[first].trouble}"
+            if line != shown:
+                request.progress(line)
+            shown = line
+            mirror.wait(min(2.0, limit.left))
+
+
+class _Recent:
+    """Events of a namespace, some seconds old at most."""
+
+    def __init__(self, connection: Connection, namespace: str) -> None:
+        self.connection, self.namespace = connection, namespace
+        self.found: List[Object] = []
+        self.until = Deadline(0.0)
+
+    def __call__(self) -> List[Object]:
+        if self.until.passed:
+            self.found = list_objects(self.connection, "Event", self.namespace).items
+            self.until = Deadline(EVENTS_EVERY)
+        return self.found
 
 
 def _gaps(nodes: Sequence[Mapping[str, Any]], missing: Callable[[Mapping[str, Any]], str]) -> Dict[str, str]:

@@ -49,7 +49,7 @@ def owners(live: dict[str, Any]) -> set[tuple[str, str]]:
 # --- four steps -----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("COM-09", "L21")
+@pytest.mark.rows("COM-09", "L21", "P069", "P070", "P071", "P072")
 def test_every_kind_in_four_steps(world: World) -> None:
     wanted = objects.everything(world.namespace)
 

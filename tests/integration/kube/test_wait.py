@@ -126,7 +126,7 @@ def test_an_image_that_the_registry_lacks_ends_the_wait_early(world: World, node
     assert "container driver: image nvcr.io/nvidia/driver:1 cannot be pulled" in explain(outcome)
 
 
-@pytest.mark.rows("COM-11")
+@pytest.mark.rows("COM-11", "P068")
 def test_without_matching_nodes_a_daemonset_is_ready_or_not_as_the_caller_says(world: World) -> None:
     world.run(stack(world, "privileged"))
     assert wait(world.connection, check(world, wanted=0), Deadline(30)).ready

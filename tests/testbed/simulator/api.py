@@ -23,6 +23,7 @@ from .context import ApiError
 from .pod import Object
 
 MERGE = "application/merge-patch+json"
+STRATEGIC = "application/strategic-merge-patch+json"
 SMALL = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 
 

@@ -21,7 +21,7 @@ from typing import Any
 import yaml
 
 from . import fleet, kubelet
-from .api import MERGE, AccountApi, Client, Informer
+from .api import MERGE, STRATEGIC, AccountApi, Client, Informer
 from .context import ApiError, World
 from .faults import Faults
 from .node import Node, NodeSpec
@@ -153,8 +153,29 @@ class Engine:
                 continue
             if changed:
                 say(f"{self.world.faults.path}: read")
+                self._conditions()
                 for uid in list(self.seats):
                     self.agenda.add(uid, 0.0)
+
+    def _conditions(self) -> None:
+        """Nodes whose kubelet is to say NotReady say so; the others take it back."""
+        for name, node in self.world.nodes.items():
+            told = self.world.faults.of(name, "down")
+            wanted = "False" if told else "True"
+            found = (node.obj.get("status") or {}).get("conditions") or []
+            if name in self.world.gone_nodes or {c["status"] for c in found if c["type"] == "Ready"} == {wanted}:
+                continue
+            now = kubelet.timestamp()
+            reason, text = (
+                ("KubeletNotReady", str(told)) if told else ("KubeletReady", "kubelet is posting ready status")
+            )
+            ready = {"type": "Ready", "status": wanted, "reason": reason, "message": text}
+            ready |= {"lastHeartbeatTime": now, "lastTransitionTime": now}
+            body = {"status": {"conditions": [ready]}}
+            try:
+                self.client.call("PATCH", f"/api/v1/nodes/{name}/status", body, kind=STRATEGIC, answer=False)
+            except ApiError as error:
+                say(f"condition of {name}: {error.status} {error.message}")
 
     def stop(self) -> None:
         self.stopping.set()
@@ -314,7 +335,7 @@ class Engine:
         version = node.version
         if seat.gone or pod.meta.get("deletionTimestamp"):
             self._end(uid, seat, pod, api)
-        elif not seat.finished:
+        elif not seat.finished and not self.world.faults.of(node.name, "down"):
             result = kubelet.sync(seat.run, pod, node, self.world, api)
             if result.status != seat.run.sent:
                 path = f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}/status"

@@ -14,6 +14,11 @@
         crash: {nvidia-dcgm-exporter: "out of memory"}   # container name -> it ends with this message
         not_ready: {nvidia-device-plugin: true}    # container name -> runs, but never becomes ready
         mig_busy: true                             # a process outside Kubernetes holds the GPUs: MIG changes fail
+        nouveau: true                              # nouveau holds the GPUs and cannot be unloaded
+        no_precompiled: true                       # the driver container finds no package for the node's kernel
+        no_handler: true                           # the runtime does not take over the toolkit's handlers
+        no_fabric_manager: true                    # NVSwitch systems: CUDA finds a system that is not initialized
+        down: "PLEG is not healthy"                # the kubelet says NotReady with this message; pods stay as they are
 
 Every hook that operands ask is a method of ``Faults``, so that a new fault is one line here and one where it bites.
 """
@@ -28,7 +33,10 @@ import yaml
 
 from .registry import as_list
 
-NODE_KEYS = {"driver_crash", "driver_seconds", "driver_hangs", "gpus_visible", "crash", "not_ready", "mig_busy"}
+NODE_KEYS = {
+    "driver_crash", "driver_seconds", "driver_hangs", "gpus_visible", "crash", "not_ready", "mig_busy", "nouveau",
+    "no_precompiled", "no_handler", "no_fabric_manager", "down",
+}  # fmt: skip
 
 
 class Faults:

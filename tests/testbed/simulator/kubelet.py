@@ -157,7 +157,8 @@ class _Look:
         handler = self.world.runtime_classes.get(name)
         if handler is None:
             return f'failed to get sandbox runtime: runtimeclass.node.k8s.io "{name}" not found'
-        if handler not in self.node.handlers:
+        unknown = handler != "runc" and self.world.faults.of(self.node.name, "no_handler")
+        if handler not in self.node.handlers or unknown:
             if self.node.runtime == "cri-o":
                 return f"failed to find runtime handler {handler} from runtime list map[runc:{{}}]"
             return f'failed to get sandbox runtime: no runtime for "{handler}" is configured'

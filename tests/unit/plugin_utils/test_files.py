@@ -3,6 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import json
+import time
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -48,7 +51,7 @@ def test_templates_in_extra_objects_survive_without_quotes(tmp_path):
         (b"a: \x80\x81", "not valid YAML"),
         ("extraObjects: ['a: [']\n", "extraObjects[0]"),
         ("a: !!python/object/apply:os.system ['true']\n", "not valid YAML"),
-        ("a: " + "x" * (5 * 1024 * 1024), "larger than 4 MiB"),
+        ("a: " + "x" * (2 * 1024 * 1024), "larger than 1 MiB"),
         ("a: " + "[" * 5000 + "]" * 5000, "not valid YAML"),
     ],
 )
@@ -75,3 +78,72 @@ def test_a_mapping_that_contains_itself_is_refused(tmp_path):
 def test_a_missing_file_is_named(tmp_path):
     with pytest.raises(BadFile, match="No such file"):
         read_policy(str(tmp_path / "none.yaml"))
+
+
+# --- hostile files: data, never code, in bounded time and memory ----------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "{{ lookup('ansible.builtin.pipe', 'touch /tmp/never') }}",
+        "{% for x in range(10**9) %}x{% endfor %}",
+        "${HOME} $(touch never) `touch never`",
+        "snowman \u2603, right-to-left \u202e, zero width \u200b, beyond the plane \U0001f600",
+        "' OR 1=1 -- \"; DROP",
+        "!!python/object/apply:os.system ['true']",
+    ],
+)
+def test_hostile_texts_are_passed_on_as_they_stand(tmp_path, text):
+    quoted = json.dumps({"driver": {"env": [{"name": "A", "value": text}]}}, ensure_ascii=False)
+    assert read_policy(_file(tmp_path, quoted))["driver"]["env"][0]["value"] == text
+
+
+@pytest.mark.parametrize("character", ["\x00", "\x07", "\x1b", "\x7f"])
+def test_control_characters_are_refused(tmp_path, character):
+    with pytest.raises(BadFile, match="not valid YAML: unacceptable character"):
+        read_policy(_file(tmp_path, f"a: 'x{character}y'\n"))
+
+
+def _refused_soon(path, said):
+    began = time.monotonic()
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadFile) as caught:
+            read_policy(path)
+        _now, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert len(str(caught.value)) < 700
+    assert peak < 100 * 1024 * 1024
+    assert time.monotonic() - began < 20  # a second on an idle machine
+
+
+def test_merge_keys_that_stand_for_billions_of_values_are_refused_before_they_are_merged(tmp_path):
+    lines = ["a0: &a0 {k: v}"]
+    lines += [f"a{n}: &a{n} {{<<: [{', '.join([f'*a{n - 1}'] * 10)}]}}" for n in range(1, 12)]
+    _refused_soon(_file(tmp_path, "\n".join(lines)), "aliases expand to more than")
+
+
+def test_a_bomb_in_the_text_of_an_extra_object_is_refused(tmp_path):
+    lines = ["a0: &a0 [x, x, x, x, x, x, x, x, x, x]"]
+    lines += [f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]" for n in range(1, 10)]
+    text = json.dumps({"extraObjects": ["\n".join(lines)]})
+    _refused_soon(_file(tmp_path, text), "extraObjects[0]: its YAML aliases expand to more than")
+
+
+@pytest.mark.parametrize("number", ["9" * 100_000, ":".join(["1"] * 100_000), "0x" + "f" * 100_000])
+def test_numbers_that_take_hours_to_compute_are_refused(tmp_path, number):
+    _refused_soon(_file(tmp_path, f"a:\n  b: {number}\n"), "a number of")
+
+
+def test_a_file_as_deep_as_no_values_are_is_refused(tmp_path):
+    _refused_soon(_file(tmp_path, "- " * 50_000 + "x"), "not valid YAML")
+
+
+def test_two_documents_in_the_text_of_an_extra_object_are_refused(tmp_path):
+    text = json.dumps({"extraObjects": ["kind: A\n---\nkind: B\n"]})
+    with pytest.raises(BadFile, match=r"extraObjects\[0\]: holds 2 documents"):
+        read_policy(_file(tmp_path, text))

@@ -81,6 +81,8 @@ def _init(c: Ctx) -> Up | Done:
 
 def _install(c: Ctx) -> None:
     node = c.node
+    if c.world.faults.of(node.name, "no_precompiled"):
+        raise Crash(f"No precompiled package found for kernel {node.spec.kernel}")
     if c.world.faults.of(node.name, "driver_hangs"):
         raise Wait("Installing NVIDIA driver kernel modules", 60)
     slow = c.world.faults.of(node.name, "driver_seconds")

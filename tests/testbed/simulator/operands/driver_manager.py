@@ -68,7 +68,10 @@ def step(c: Ctx) -> Up | Done:
     same = digest and digest == c.node.driver_digest and c.env.get("FORCE_REINSTALL") != "true"
     pause: dict[str, str] = {}
     if not c.node.driver_loaded:
-        c.node.modules.discard("nouveau")
+        if c.world.faults.of(c.node.name, "nouveau"):
+            c.node.modules.add("nouveau")  # in use, by the console for example: delete_module answers EAGAIN
+        else:
+            c.node.modules.discard("nouveau")
         c.node.fs.remove("/run/nvidia/nvidia-driver.pid")
     elif not same:
         pause = _uninstall(c, labels)

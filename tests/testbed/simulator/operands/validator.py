@@ -317,6 +317,11 @@ def vector_add(c: Ctx) -> Up | Done:
             "[Vector addition of 50000 elements] Failed to allocate device vector A (error code no "
             "CUDA-capable device is detected)!"
         )
+    if c.node.spec.nvswitch and c.world.faults.of(c.node.name, "no_fabric_manager"):
+        raise Crash(
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code system not yet "
+            "initialized)!"
+        )
     c.spend("Vector addition of 50000 elements", 4)
     return Done("Test PASSED")
 

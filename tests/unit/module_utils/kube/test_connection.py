@@ -3,12 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+import contextlib
+import socket
 import subprocess
 import sys
+import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+import urllib3
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube import _connection
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import (
@@ -23,6 +28,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection 
     Unreachable,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._lists import METADATA, PAGE, list_objects
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._pool import PoolTransport
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect, failure
 
 PODS = "/api/v1/namespaces/n/pods"
@@ -59,6 +65,48 @@ def test_a_request_that_was_never_sent_is_tried_again_whatever_it_is() -> None:
     connection, transport, _pauses = connect(Dropped("refused", sent=False), FakeReply(201, {}))
     assert connection.request("POST", PODS, body={}).status == 201
     assert len(transport.sent) == 2
+
+
+@pytest.mark.rows("S45")
+def test_an_answer_that_ends_in_the_middle_is_asked_for_again() -> None:
+    half = FakeReply(200, b'{"items": [{"metadata"')
+    connection, transport, _pauses = connect(half, half, FakeReply(200, {"done": True}))
+    assert connection.get(PODS) == {"done": True}
+    assert len(transport.sent) == 3
+
+
+@pytest.mark.parametrize(("status", "tries"), [(500, 6), (503, 30)])
+def test_a_server_that_restarts_is_waited_for_longer_than_one_that_fails(status: int, tries: int) -> None:
+    connection, transport, _pauses = connect(*[FakeReply(status, failure(status))] * 29, FakeReply(200, {}))
+    with contextlib.suppress(ApiError):
+        connection.get(PODS)
+    assert len(transport.sent) == tries
+
+
+@pytest.mark.parametrize("kind", ["silent", "dripping"])
+def test_an_answer_that_does_not_end_is_given_up(kind: str) -> None:
+    """On a real socket: neither silence nor drips keep a request beyond its limits."""
+    over = threading.Event()
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def serve() -> None:
+            client, _address = listener.accept()
+            with client:
+                client.recv(65536)
+                client.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+                while kind == "dripping" and not over.wait(0.05):
+                    client.sendall(b" ")
+                over.wait(10)
+
+        threading.Thread(target=serve, daemon=True).start()
+        began = time.monotonic()
+        try:
+            url = f"http://127.0.0.1:{listener.getsockname()[1]}/"
+            with pytest.raises(Dropped, match="timed out" if kind == "silent" else r"did not end within 0\.8 s"):
+                PoolTransport(urllib3.PoolManager()).send("GET", url, {}, None, 0.2).read()
+            assert time.monotonic() - began < 5
+        finally:
+            over.set()
 
 
 def test_too_many_requests_are_waited_for_as_long_as_the_server_says() -> None:

@@ -14,6 +14,9 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import Ref
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._wait import (
     Check,
+    Judge,
+    Scene,
+    _excused,
     diagnose,
     doing,
     explain,
@@ -418,3 +421,65 @@ def test_progress_is_one_line_in_five_seconds() -> None:
     wait(connection, [Check("driver", DRIVER, 3)], Deadline(20), lines.append)
     assert 1 <= len(lines) <= 2
     assert lines[-1] == "driver: ready"
+
+
+# --- nodes that are broken -------------------------------------------------------------------------------------------
+
+UP = [{"type": "Ready", "status": "True"}]
+
+
+@pytest.mark.rows("L24", "S01")
+@pytest.mark.parametrize(
+    ("workload", "pods", "outdated"),
+    [
+        (daemonset(available=1), [pod("a", "n1", conditions=UP), pod("b", "bad"), pod("c", "bad2")], False),
+        (daemonset(available=1), [pod("a", "n1", conditions=UP), pod("b", "bad"), pod("c", "n2")], None),
+        (daemonset(available=1), [pod("a", "n1", conditions=UP), pod("b", "bad")], False),
+        (daemonset(available=1, observed=0), [pod("a", "n1", conditions=UP), pod("b", "bad"), pod("c", "bad2")], None),
+        (daemonset(5, available=1), [pod("a", "n1", conditions=UP), pod("b", "bad")], None),
+        (daemonset(updated=2), [pod("a", "n1", conditions=UP), pod("b", "bad"), pod("c", "bad2")], True),
+        (daemonset(updated=0, strategy="OnDelete"), [pod("a", "n1", conditions=UP), pod("b", "bad")], False),
+    ],
+)
+def test_what_is_missing_on_broken_nodes_is_not_waited_for(
+    workload: dict[str, Any], pods: list[Any], outdated: bool | None
+) -> None:
+    """None: there is something to wait for. Else: whether a rollout is held up."""
+    assert _excused(workload, pods, {"bad", "bad2"}) is outdated
+
+
+class GivesUp(Judge):
+    def broken(self, scene: Scene) -> list[str]:
+        return [str(p["spec"]["nodeName"]) for p in scene.pods if p["spec"]["nodeName"] == "bad"]
+
+
+@pytest.mark.rows("L24", "S01")
+def test_a_wait_with_a_judge_ends_when_all_others_are_ready() -> None:
+    pods = [pod("a", "n1", conditions=UP), pod("b", "n2", conditions=UP), pod("c", "bad")]
+    made = pod("d", "n1")
+    made["metadata"]["ownerReferences"][0]["controller"] = False  # what the validator makes is none of the DaemonSet
+    connection, _transport, _pauses = connect(server([daemonset(available=2)], [*pods, made]))
+    outcome = wait(connection, [Check("driver", DRIVER)], Deadline(20), judge=GivesUp())
+    assert (outcome.ready, list(outcome.held)) == (True, [])
+    late = wait(connection, [Check("driver", DRIVER, seconds=0)], Deadline(20), judge=Judge())
+    assert late.timed_out
+    assert [p["metadata"]["name"] for p in late.late[DRIVER]] == ["c"]
+
+
+def test_a_deployment_that_never_comes_up_ends_the_wait_for_all_nodes() -> None:
+    made = deployment(observedGeneration=2)
+    made["metadata"].update(namespace="gpu", uid="uid-d", resourceVersion="1")
+    refused = event("FailedCreate", "Error creating: exceeded quota: q", "d-5f7", "ReplicaSet")
+    answers = server([], [], [refused])
+
+    def answer(request: Any) -> FakeReply:
+        if "/deployments" in request.url and "watch=1" not in request.url:
+            return FakeReply(200, {"metadata": {"resourceVersion": "1"}, "items": [json.loads(json.dumps(made))]})
+        found: FakeReply = answers(request)
+        return found
+
+    connection, _transport, _pauses = connect(answer)
+    check = Check("NFD", Ref("Deployment", "gpu", "d"))
+    outcome = wait(connection, [check], Deadline(3600), fail_after=2, judge=Judge(), clock=Clock())
+    assert not outcome.timed_out
+    assert "a ResourceQuota of the namespace is in the way" in explain(outcome)

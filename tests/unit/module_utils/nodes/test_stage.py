@@ -99,10 +99,12 @@ def test_the_first_operand_that_is_broken_is_named_with_container_and_cause(app:
     before = up_to(title)
     later = [pod(name, False) for name, _title in RUNNING if pod(name) not in before and name != app]
     elsewhere = pod(app, on="other")
-    at = stage(node({**SEEN, **GFD}), [*later, elsewhere, broken, *before], DAEMONSETS)
+    one = node({**SEEN, **GFD}, {"nvidia.com/gpu": "8"})
+    at = stage(one, [*later, elsewhere, broken, *before], DAEMONSETS)
     assert (at.stuck, at.failed) == (title, True)
     assert at.reached == (RUNNING[len(before) - 1][1] if before else "labelled")
-    assert all(word in at.trouble for word in ("node n", f"{app}-x", "container main", "cannot be pulled"))
+    assert at.sentence.startswith(f"{title} failed: image i:1 cannot be pulled (main: not found)")
+    assert "Correct repository, image or version in the policy" in at.sentence
     assert title in at.missing
 
 
@@ -150,7 +152,61 @@ def test_a_node_is_ready_only_when_it_offers_what_its_hardware_has() -> None:
     less = stage(node({**SEEN, **GFD}, {"nvidia.com/gpu": "7"}), ALL, DAEMONSETS)
     assert (less.reached, less.stuck, less.failed) == ("validator", "allocatable", True)
     assert less.trouble == "offers 7 nvidia.com/gpu, its hardware has 8"
-    assert stage(node(SEEN, {}), ALL, DAEMONSETS).trouble == "offers no GPU"
+    none = stage(node(SEEN, {}), ALL, DAEMONSETS)
+    assert (none.reached, none.stuck, none.failed) == ("toolkit", "device plugin", True)
+    assert none.trouble == "its pod runs, and the node offers no GPU"
+
+
+@pytest.mark.rows("P100", "P101", "S39")
+def test_a_gpu_that_fell_ill_is_missed_even_when_feature_discovery_no_longer_counts_it() -> None:
+    seven = {**SEEN, **GFD, "nvidia.com/gpu.count": "7"}
+    one = node(seven, {"nvidia.com/gpu": "7"})
+    assert stage(one, ALL, DAEMONSETS).ready
+    one["status"]["capacity"] = {"nvidia.com/gpu": "8"}
+    assert stage(one, ALL, DAEMONSETS).trouble == "offers 7 nvidia.com/gpu, its hardware has 8"
+
+
+@pytest.mark.rows("P129", "S26")
+@pytest.mark.parametrize(
+    ("taint", "kept"),
+    [
+        ({"key": "dedicated", "value": "batch", "effect": "NoExecute"}, True),
+        ({"key": "dedicated", "value": "batch", "effect": "PreferNoSchedule"}, False),
+        ({"key": "nvidia.com/gpu", "effect": "NoSchedule"}, False),
+        ({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}, False),
+    ],
+)
+def test_a_taint_that_keeps_the_first_operand_away_is_named(taint: dict[str, str], kept: bool) -> None:
+    one = {**node(SEEN), "spec": {"taints": [taint]}}
+    at = stage(one, [], DAEMONSETS)
+    assert at.failed is kept
+    assert ("dedicated=batch:NoExecute" in at.trouble) is kept
+
+
+@pytest.mark.rows("S28", "VAL-06", "VAL-07")
+def test_what_is_wrong_with_a_workload_of_the_validator_is_what_is_wrong_with_the_node() -> None:
+    text = "[Vector addition] (error code system not yet initialized)!"
+    ended = {"terminated": {"exitCode": 1, "message": text}}
+    broken = {"name": "cuda-validation", "restartCount": 2, "lastState": ended}
+    broken["state"] = {"waiting": {"reason": "CrashLoopBackOff"}}
+    workload = pod("nvidia-cuda-validator", False, initContainerStatuses=[broken])
+    waits = [{"name": "cuda-validation", "state": {"running": {}}}]
+    validator = pod("nvidia-operator-validator", False, initContainerStatuses=waits)
+    at = stage(node({**SEEN, **GFD}, {"nvidia.com/gpu": "8"}), [*up_to("validator"), validator, workload], DAEMONSETS)
+    assert (at.stuck, at.failed) == ("validator", True)
+    assert "fabric manager does not run" in at.sentence
+    assert "Start nvidia-fabricmanager" in at.sentence
+
+
+@pytest.mark.rows("S09", "DRV-14", "VAL-01")
+def test_a_node_without_any_driver_is_broken_only_where_no_driver_pod_is_to_come() -> None:
+    waits = [{"name": "driver-validation", "state": {"running": {}}}]
+    toolkit = pod("nvidia-container-toolkit-daemonset", False, initContainerStatuses=waits)
+    others = [made for made in DAEMONSETS if made["metadata"]["name"] != "nvidia-driver-daemonset"]
+    at = stage(node(SEEN), [toolkit], others)
+    assert (at.stuck, at.failed) == ("toolkit", True)
+    assert "no driver" in at.trouble
+    assert not stage(node(SEEN), [toolkit, pod("nvidia-driver-daemonset", False)], DAEMONSETS).failed
 
 
 @pytest.mark.rows("MIG-04", "S19")
@@ -287,6 +343,7 @@ def test_the_row_of_a_node() -> None:
         "allocatable": {"nvidia.com/gpu": 8},
         "stage": "ready",
         "ready": True,
+        "failed": False,
         "trouble": "",
         "os": "ubuntu24.04",
         "kernel": "6.8.0-60-generic",

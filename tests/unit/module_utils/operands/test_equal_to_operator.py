@@ -37,11 +37,12 @@ def test_objects_equal_those_of_the_operator(name: str) -> None:
 def test_every_changed_fact_is_seen() -> None:
     found = made("default")
     wanted = compare_objects.recorded([operands.FACTS / "default.json"])
+    rules = compare_objects.rules_of(ALLOWED)
     for name, flat in wanted.items():
         for path, value in flat.items():
-            if value != "<script>":
+            if value != "<script>" and not path.endswith(".terminationMessagePolicy"):
                 changed = {name: {**flat, path: "something else"}}
-                assert len(compare_objects.compare(changed, {name: found[name]}).left) == 1, (name, path)
+                assert len(compare_objects.compare(changed, {name: found[name]}, rules).left) == 1, (name, path)
 
 
 def test_the_list_of_meant_differences_gives_reasons() -> None:

@@ -3,17 +3,23 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts, NodeFacts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import (
+    NFD_NODE,
     cluster_runtime,
     driver_daemonsets,
     driver_os,
     node_facts,
+    pci_gpus,
     slim_node,
+    with_hardware,
     with_nodes,
 )
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect
 
 
 def _daemonset(image):
@@ -79,3 +85,19 @@ def test_nodes_are_in_the_order_of_their_names_whatever_order_they_were_listed_i
     facts = with_nodes(ClusterFacts(), [NodeFacts("b", runtime="crio"), NodeFacts("a", runtime="crio")])
     assert [node.name for node in facts.nodes] == ["a", "b"]
     assert facts.runtime == "crio"
+
+
+@pytest.mark.rows("S39")
+def test_the_hardware_is_what_nfd_sees_on_the_pci_bus() -> None:
+    def feature(node: str, *devices: tuple[str, str]) -> dict[str, Any]:
+        elements = [{"attributes": {"vendor": vendor, "class": kind}} for vendor, kind in devices]
+        features = {"instances": {"pci.device": {"elements": elements}}}
+        return {"metadata": {"labels": {NFD_NODE: node}}, "spec": {"features": features}}
+
+    gpu, bridge, other = ("10de", "0302"), ("10de", "0680"), ("8086", "0300")
+    items = [feature("a", gpu, gpu, bridge, other), feature("a", gpu), feature("b", ("10de", "0300")), feature("c")]
+    connection, _transport, _pauses = connect(FakeReply(200, {"metadata": {}, "items": items}))
+    found = pci_gpus(connection)
+    assert found == {"a": 2, "b": 1, "c": 0}
+    nodes = with_hardware([{"metadata": {"name": "a"}}, {"metadata": {"name": "z"}}], found)
+    assert [node.get("pciGpus") for node in nodes] == [2, None]

@@ -338,3 +338,52 @@ def test_nri_gives_drivers_without_a_runtime_class() -> None:
     lab.run()
     assert lab.problems() == {}
     assert lab.node.handlers == {"runc": "/usr/bin/runc"}
+
+
+@pytest.mark.parametrize(
+    ("fault", "workload", "name", "words"),
+    [
+        ({"nouveau": True}, DRIVER, "nvidia-driver-ctr", "nouveau is loaded"),
+        ({"no_precompiled": True}, DRIVER, "nvidia-driver-ctr", "No precompiled package found for kernel 6.8.0-60"),
+    ],
+)
+def test_a_fault_of_the_driver_is_in_the_last_line_of_its_log(
+    fault: dict[str, object], workload: str, name: str, words: str
+) -> None:
+    lab = Lab(recording("default"), faults={"nodes": {"gpu-0000": fault}})
+    lab.deploy_labels()
+    lab.run(seconds=600)
+    assert words in str(container(lab, workload, name)["lastState"])
+    lab.world.faults.set({})
+    lab.remove(f"{workload}-x")  # the driver manager, which unloads nouveau, runs when a pod starts
+    lab.run(until=lambda lab: f"{workload}-x" in lab.pods and lab.ready())
+    assert lab.problems() == {}
+
+
+def test_a_runtime_that_does_not_take_over_its_handlers() -> None:
+    lab = Lab(recording("default"), faults={"nodes": {"gpu-0000": {"no_handler": True}}})
+    lab.deploy_labels()
+    lab.run(seconds=600)
+    assert any(e[1] == "FailedCreatePodSandBox" and 'no runtime for "nvidia" is configured' in e[2] for e in lab.events)
+    assert lab.allocatable == {}
+    lab.world.faults.set({})
+    lab.run()
+    assert lab.problems() == {}
+
+
+def test_a_plugin_that_sees_no_gpu_is_ready_all_the_same() -> None:
+    lab = Lab(recording("default"), faults={"nodes": {"gpu-0000": {"gpus_visible": 0}}})
+    lab.deploy_labels()
+    lab.run(seconds=600)
+    assert container(lab, PLUGIN, "nvidia-device-plugin")["ready"]
+    assert lab.allocatable == {}
+
+
+def test_without_a_fabric_manager_only_nvswitch_systems_fail() -> None:
+    for nvswitch, words in ((True, "system not yet initialized"), (False, "")):
+        spec = NodeSpec("gpu-0000", product="H100-SXM5-80GB", gpus=8, nvswitch=nvswitch)
+        lab = Lab(recording("default"), spec, {"nodes": {"gpu-0000": {"no_fabric_manager": True}}})
+        lab.deploy_labels()
+        lab.run(seconds=600)
+        assert words in str([pod["status"] for name, pod in lab.pods.items() if "cuda-validator" in name])
+        assert bool(lab.problems()) is nvswitch

@@ -146,7 +146,15 @@ def test_files_that_a_hook_removes() -> None:
 
 
 def test_the_fleets_that_come_along() -> None:
-    assert {path.stem for path in fleet.FLEETS.glob("*.yaml")} == {"default", "facts", "preinstalled", "single"}
+    assert {path.stem for path in fleet.FLEETS.glob("*.yaml")} == {
+        "clouds",
+        "default",
+        "facts",
+        "faults",
+        "preinstalled",
+        "runtimes",
+        "single",
+    }
     default = fleet.load("default")
     assert {spec.product for spec in default} == {"H100-SXM5-80GB", "A100-SXM4-80GB", "T4", "L4", ""}
     assert len({spec.os_id for spec in default}) == 2
