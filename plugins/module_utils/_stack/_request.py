@@ -13,7 +13,7 @@ from .._kube._connection import Connection, Deadline
 from .._plan import Failure, Finding, Result, errors, refusal
 from .._policy._load import load, merge
 from .._policy._model import Policy
-from .._policy._registry import relocated
+from .._policy._registry import below, relocated
 from ._budget import parse_budget
 
 Progress = Callable[[str], None]
@@ -51,7 +51,7 @@ class Request:
             namespace=params["namespace"],
             check=check,
             progress=progress,
-            node_groups=list(params.get("node_groups") or []),
+            node_groups=_groups(params),
             drift=params.get("drift") or "correct",
             wait=bool(params.get("wait", True)),
             stage_timeout=_seconds(params, "stage_timeout", 1800.0),
@@ -83,6 +83,18 @@ def _budget(params: Mapping[str, Any]) -> str:
         return parse_budget(params.get("max_failed_nodes"))
     except ValueError as error:
         raise Failure(f"{error}. Nothing has been changed.") from error
+
+
+def _groups(params: Mapping[str, Any]) -> List[Dict[str, Any]]:
+    """The groups as they were written, with the drivers' repositories below the one registry that was asked for."""
+    groups, registry = list(params.get("node_groups") or []), str(params.get("image_registry") or "")
+    for index, group in enumerate(groups):
+        driver = group.get("driver") if isinstance(group, Mapping) else None
+        repository = driver.get("repository") if isinstance(driver, Mapping) else None
+        if registry and isinstance(repository, str) and repository:
+            moved = below(registry.strip().rstrip("/"), repository)
+            groups[index] = dict(group, driver=dict(driver or {}, repository=moved))
+    return groups
 
 
 def _lock_wait(params: Mapping[str, Any]) -> float:
