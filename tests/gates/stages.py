@@ -49,11 +49,11 @@ STAGES: tuple[Stage, ...] = (
         "the testbed's programs, built where the cache lacks them",
         (PYTHON, "-m", f"{HERE}.testbed.programs"),
     ),
-    # Each worker has a control plane of its own; files stay whole, as their tests share one.
+    # Each worker has a control plane of its own; files stay whole, as their tests share one. They wait more than they work.
     pytest_stage(
         "integration",
         "on real control planes with simulated nodes",
-        *("tests/integration", "-n", "2", "--dist", "loadfile"),
+        *("tests/integration", "-n", "3", "--dist", "loadfile"),
         *QUICK,
     ),
     pytest_stage("gates-fail", "each gate fails on a planted fault", "tests/gates", *QUICK),

@@ -17,9 +17,10 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection, Deadline
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._lists import list_objects
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import OURS, path
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import OURS, Ref, path
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._watch import until
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import KINDS
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 from ansible_collections.gpufleet.nvidia.tests.testbed.cluster import Cluster
@@ -88,6 +89,8 @@ class Site:
         for node in NODES:
             self.observer.request("DELETE", path("Node", name=node["metadata"]["name"]))  # type: ignore[index]
         self.observer.request("DELETE", path("Namespace", name=NAMESPACE))
+        gone = until(self.observer, Ref("Namespace", "", NAMESPACE), lambda live: live is None, Deadline(60))
+        assert gone is None, f"the namespace {NAMESPACE} does not go"
 
     def order(self, values: Any, at: int = 0, when: str = "before") -> dict[str, Any]:
         """One run; ``values`` None is a removal. Killed at the write ``at``, or to its end with 0."""

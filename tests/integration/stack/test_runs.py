@@ -164,8 +164,7 @@ def test_two_runs_that_take_the_lease_at_once_do_not_both_get_it(running: Fleet)
 
 
 def test_removal_takes_the_lease_with_it_where_the_namespace_stays(facts: Fleet) -> None:
-    facts.empty()
-    facts.kubectl("create", "namespace", facts.namespace, user="admin")
+    facts.own_namespace()
     try:
         assert not facts.stack({}, wait=False)["failed"]
         assert lease(facts)

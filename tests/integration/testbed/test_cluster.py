@@ -177,6 +177,7 @@ def test_kwok_leaves_pods_in_operand_namespaces_alone(cluster: Cluster, namespac
     assert phases()[namespace] == "Pending"
     kubectl(cluster, "delete", "pod", f"probe-{namespace}", "-n", "default", "--wait=false")
     kubectl(cluster, "delete", "pod", f"probe-{namespace}", "-n", namespace, "--force", "--grace-period=0")
+    kubectl(cluster, "delete", "namespace", namespace, "--timeout=60s")
 
 
 @pytest.mark.usefixtures("two_nodes")
