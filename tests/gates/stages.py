@@ -49,7 +49,8 @@ STAGES: tuple[Stage, ...] = (
         "the testbed's programs, built where the cache lacks them",
         (PYTHON, "-m", f"{HERE}.testbed.programs"),
     ),
-    # Each worker has a control plane of its own; files stay whole, as their tests share one. They wait more than they work.
+    # Each worker has control planes of its own; files stay whole, as their tests share one. They wait more than they
+    # work, so there may be more of them than cores.
     pytest_stage(
         "integration",
         "on real control planes with simulated nodes",
