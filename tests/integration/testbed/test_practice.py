@@ -104,7 +104,7 @@ def test_down_leaves_only_logs(small: Practice) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--fleet", "no-such-fleet"], "There is no fleet 'no-such-fleet': name one of default, "),
+        (["--fleet", "no-such-fleet"], "There is no fleet 'no-such-fleet': name one of clouds, default, "),
         (["--values", "no-such-values.yaml"], "There is no values file no-such-values.yaml"),
     ],
 )
