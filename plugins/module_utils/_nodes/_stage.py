@@ -336,14 +336,23 @@ def gaps_of(node: Json) -> List[str]:
         count = max(promised, int(capacity.get(resource) or 0))
         if have.get(resource, 0) < count:
             found.append(f"offers {have.get(resource, 0)} {resource}, its hardware has {count}")
-    there, seen = node.get("pciGpus", 0), _number(labels, "nvidia.com/gpu.count")
-    if 0 < seen < there and not has_mig_devices(labels):
-        found.append(f"the driver sees {seen} of the node's {there} GPUs")
+    unseen = unseen_gpus(node)
+    if unseen:
+        found.append(unseen)
     if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
         found.append("its MIG layout does not fit the MIG strategy single: all GPUs must have slices of one kind")
     if not found and not have:
         found.append("offers no GPU")
     return found
+
+
+def unseen_gpus(node: Json) -> str:
+    """GPUs on the PCI bus, where those are known, that the driver does not see; "" when there are none."""
+    labels = node["metadata"].get("labels") or {}
+    there, seen = node.get("pciGpus", 0), _number(labels, "nvidia.com/gpu.count")
+    return (
+        f"the driver sees {seen} of the node's {there} GPUs" if 0 < seen < there and not has_mig_devices(labels) else ""
+    )
 
 
 # --- the row of a table ----------------------------------------------------------------------------------------------

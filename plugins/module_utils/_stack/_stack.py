@@ -546,11 +546,11 @@ class StackRun:
             for taint in sorted(found)
         ]
 
-    def _unlike_computed(self, node: Mapping[str, Any]) -> str:
-        """How a node differs from what was computed for it, or else from what its hardware labels say."""
+    def _unlike_computed(self, node: Mapping[str, Any]) -> Optional[str]:
+        """How a node differs from what was computed for it; None where nothing was."""
         one, labels = self.offers.get(str(node["metadata"]["name"])), node["metadata"]["labels"]
         if one is None or (one.offer is None and not one.problem):
-            return "; ".join(gaps_of(node))
+            return None
         return mismatch(one, labels, offers(node)) or (stale_labels(one, labels) if self._runs_discovery() else "")
 
     def _runs_discovery(self) -> bool:

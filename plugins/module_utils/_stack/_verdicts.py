@@ -18,7 +18,18 @@ from .._kube._resources import Object, ref
 from .._kube._wait import Judge, Scene, diagnose, pod_ready
 from .._nodes._causes import FINAL, LONG, MOMENT, SILENT, cause_of, names
 from .._nodes._keys import has_features
-from .._nodes._stage import ALLOCATABLE, OPERAND_APPS, Stage, down, is_gpu_node, node_ready, pod_stage, stage
+from .._nodes._stage import (
+    ALLOCATABLE,
+    OPERAND_APPS,
+    READY,
+    Stage,
+    down,
+    is_gpu_node,
+    node_ready,
+    pod_stage,
+    stage,
+    unseen_gpus,
+)
 from .._nodes._taints import tolerates
 from .._plan import WARNING, Finding
 from ._facts import slim_node, with_hardware
@@ -128,10 +139,12 @@ class Verdicts(Judge):
             name = str(node["metadata"]["name"])
             if name in among:
                 at = self._told(node, mine.get(name, []), scene.workloads, {}, scene.events)
-                other = self.unlike(node) if at.ready else ""
-                if other:
+                other = self.unlike(node) if at.ready or at.stuck == ALLOCATABLE else None
+                if other == "" and not unseen_gpus(node):
+                    at = Stage(READY, True)  # labels of another configuration may promise something else
+                elif other:
                     remedy = "See the log of the device plugin's pod on the node."
-                    at = Stage(at.reached, False, ALLOCATABLE, other, True, remedy=remedy, patience=MOMENT)
+                    at = Stage(at.reached, False, ALLOCATABLE, other, True, remedy=remedy)
                 self.tell(name, at)
                 if not at.ready and name not in self.failed:
                     found[name] = at
