@@ -299,7 +299,7 @@ def _scheduler(case: Case) -> Answer:
             said.append(str(condition["message"]))
     if not said:
         return Answer("waiting", "waits for the scheduler, which has said nothing yet", "Ask again in a moment.")
-    text = " ".join(said[-1].split()).split(" preemption:")[0].rstrip(".")
+    text = " ".join(said[-1].split()).split(" preemption:", maxsplit=1)[0].rstrip(".")
     return Answer("scheduler", f"finds no node, for a reason that is not its GPUs: {text}")
 
 
