@@ -49,9 +49,8 @@ class Verdicts(Judge):
     ) -> None:
         self.failed: Dict[str, Stage] = {}
         self.hardware: Mapping[str, int] = {}  # GPUs on the PCI bus, by node
-        self.unlike: Callable[[Object], str] = lambda node: (
-            ""
-        )  # how a node that is ready differs from what was computed
+        # How what a node offers differs from what was computed for it; None where nothing was.
+        self.unlike: Callable[[Object], Optional[str]] = lambda node: None
         self.layers = layers
         self._clock = clock
         self._unit = unit
