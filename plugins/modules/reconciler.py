@@ -21,7 +21,6 @@ description:
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
   - gpufleet.nvidia.cluster.policy
-  - gpufleet.nvidia.cluster.wait
   - gpufleet.nvidia.cluster.drift
   - gpufleet.nvidia.cluster.node_groups
 attributes:
@@ -54,6 +53,23 @@ options:
       runs.
     type: int
     default: 480
+  max_failed_nodes:
+    description: Broken nodes that a run may end with, a number or a part such as V(5%), as in
+      M(gpufleet.nvidia.cluster_policy).
+    type: str
+    default: "0"
+  stage_timeout:
+    description: Seconds that one stage of a run may take.
+    type: int
+    default: 1800
+  timeout:
+    description: Seconds that a whole run may take.
+    type: int
+    default: 7200
+  progress_file:
+    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not
+      set it.
+    type: path
   suspend:
     description: Whether the schedule rests, for a time in which the cluster is to be left alone.
     type: bool
@@ -240,7 +256,6 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import (
     DRIFT,
     NODE_GROUPS,
     POLICY,
-    WAIT,
     spec,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._run import reconciler
@@ -252,13 +267,16 @@ def main():
         argument_spec=spec(
             CONNECTION,
             POLICY,
-            WAIT,
             DRIFT,
             NODE_GROUPS,
             state={"type": "str", "choices": ["present", "absent"], "default": "present"},
             image={"type": "str"},
             schedule={"type": "str", "default": "*/10 * * * *"},
             watch={"type": "int", "default": 480},
+            max_failed_nodes={"type": "str", "default": "0"},
+            stage_timeout={"type": "int", "default": 1800},
+            timeout={"type": "int", "default": 7200},
+            progress_file={"type": "path"},
             suspend={"type": "bool", "default": False},
             own_namespace={"type": "str", "default": "gpufleet"},
             image_pull_secrets={"type": "list", "elements": "str", "no_log": False},

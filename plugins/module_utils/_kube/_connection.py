@@ -64,7 +64,7 @@ class ApiError(KubeError):
         if self.status == 401:
             return ". The credentials are not accepted: check the kubeconfig's user, or whether its token has expired"
         if self.forbidden_by_rights:
-            return ". The account lacks this right: see the list of rights in the installation guide"
+            return ". The account lacks this right: gpufleet.nvidia.preflight shows all that it lacks"
         return ""
 
     @property

@@ -16,6 +16,7 @@ MANAGED_BY = "app.kubernetes.io/managed-by"
 OURS = f"{MANAGED_BY}={MANAGER}"
 PART = "gpufleet.io/part"  # label of objects that another module than those of the stack makes, and removes
 STACK = f"!{PART}"  # selector of those of the stack
+RECONCILER = f"{PART}=reconciler"  # and of those of the reconciler
 
 
 class Resource(NamedTuple):

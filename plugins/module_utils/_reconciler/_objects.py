@@ -13,7 +13,6 @@ from .._kube._resources import MANAGED_BY, MANAGER, PART, Object
 from ._rights import Rule
 
 NAME = "gpufleet-reconciler"
-SCOPE = f"{PART}=reconciler"
 FILES = "/etc/gpufleet"
 POLICY_FILE = "policy.yaml"
 INVENTORY_FILE = "inventory.yaml"

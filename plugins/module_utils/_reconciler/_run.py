@@ -9,8 +9,8 @@ import re
 from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Tuple
 
-from .._kube._apply import Plan, plan, rehearse
-from .._kube._resources import Object, path
+from .._kube._apply import Plan, owned, plan, rehearse
+from .._kube._resources import RECONCILER, STACK, Object, path
 from .._operands import OPERANDS, _nfd
 from .._operands._namespace import namespace as namespace_object
 from .._operands._problems import named_by
@@ -21,8 +21,9 @@ from .._policy._model import Policy
 from .._stack._journal import Journal
 from .._stack._nodes import read_groups
 from .._stack._request import Progress, Request, read_policy
-from ._objects import NAME, SCOPE, Wanted, build
-from ._rights import account_rules
+from .._stack._stack import former_kinds
+from ._objects import NAME, Wanted, build
+from ._rights import CLUSTER_KINDS, account_rules
 
 KINDS = (
     "Namespace",
@@ -52,7 +53,9 @@ def reconciler(params: Mapping[str, Any], check: bool, progress: Progress) -> Re
             detail = "is not there, so there is nothing to reconcile yet"
             remedy = "Run gpufleet.nvidia.site once: it also proves that the policy works."
             journal.add_findings([Finding("namespace-missing", ERROR, detail, request.namespace, remedy=remedy)])
-    made = plan(request.connection, wanted, kinds=KINDS, scope=SCOPE, drift=request.drift, deadline=request.deadline)
+    made = plan(
+        request.connection, wanted, kinds=KINDS, scope=RECONCILER, drift=request.drift, deadline=request.deadline
+    )
     journal.add_findings(made.findings)
     _refuse(journal)
     journal.expect(step.action() for step in made.steps)
@@ -90,7 +93,7 @@ def _wanted(params: Mapping[str, Any], journal: Journal) -> List[Object]:
     journal.found["policy_hash"] = policy_hash(policy)
     documents = [s for s in params.get("policy_documents") or [] if s]
     source, _findings = merge([*documents, *([params["policy"]] if params.get("policy") else [])])
-    objects = makeable(policy, params["namespace"])
+    objects = [*makeable(policy, params["namespace"]), *_made(journal.request)]
     named = [(item.kind, item.name) for item in named_by(policy)]
     wanted = Wanted(
         namespace=params["own_namespace"],
@@ -124,11 +127,21 @@ def makeable(policy: Policy, namespace: str) -> List[Object]:
     return objects + [dict(item) for item in policy.extra_objects]
 
 
+def _made(request: Request) -> List[Object]:
+    """What is in the cluster of an earlier policy, by kind and name: the next run may have to take it away."""
+    space = request.connection.find(path("Namespace", name=request.namespace))
+    kinds = dict.fromkeys([*CLUSTER_KINDS, *former_kinds(space)])
+    found = [o for kind in kinds for o in owned(request.connection, kind, deadline=request.deadline, scope=STACK).items]
+    return [{"kind": o["kind"], "metadata": {"name": o["metadata"]["name"]}} for o in found]
+
+
 def _variables(params: Mapping[str, Any]) -> Dict[str, Any]:
     """Variables of the role cluster_policy for the run inside the cluster."""
     pairs: Tuple[Tuple[str, Any], ...] = (
         ("cluster_policy_set_values", list(params.get("set_values") or [])),
         ("cluster_policy_release", params.get("release") or ""),
+        ("cluster_policy_image_registry", params.get("image_registry") or ""),
+        ("cluster_policy_max_failed_nodes", params["max_failed_nodes"]),
         ("cluster_policy_accept", list(params.get("accept") or [])),
         ("gpufleet_node_groups", list(params.get("node_groups") or [])),
         ("cluster_policy_drift", params["drift"]),

@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from typing import Callable, List, Optional, Sequence
 
-from .._kube._connection import Connection, Deadline
+from .._kube._connection import Connection, Deadline, KubeError
 from .._kube._resources import Object
 from .._kube._watch import Mirror, Query
 from .._plan import Action, Failure, Result
@@ -33,17 +33,28 @@ class Keeper:
         self.run = run
         self.progress = progress
         self.results: List[Result] = []
+        self.done: List[str] = []
         self.failure: Optional[Failure] = None
 
     def keep(self, seconds: float) -> Result:
         """Run at once, then whenever a node needs it, until ``seconds`` have passed.
 
-        The result of the last run, with the changes of all. Raises the ``Failure`` of the last run if it failed.
+        The result of the last run, with the changes of all. Raises the ``Failure`` of the last run if it failed, or
+        one that says why the nodes can no longer be watched.
         """
-        limit = Deadline(seconds)
         self._once()
+        try:
+            self._watch(Deadline(seconds))
+        except KubeError as error:
+            text = f"watching the nodes: {error}. What was done until then stands."
+            raise Failure(text, self._whole(), self.done) from error
+        if self.failure is not None:
+            raise self.failure
+        return self._whole()
+
+    def _watch(self, limit: Deadline) -> None:
         with Mirror(self.connection, {"nodes": Query("Node", keep=slim_node)}) as mirror:
-            pause = Deadline(0.0)
+            pause = Deadline(AFTER_FAILURE if self.failure else 0.0)
             while not limit.passed:
                 waiting = self.needs(mirror.objects("nodes"))
                 if waiting and pause.passed:
@@ -54,16 +65,15 @@ class Keeper:
                     pause = Deadline(0.0 if helped else AFTER_FAILURE)
                 mirror.wait(min(limit.left, pause.left or SETTLE) if waiting else limit.left)
                 time.sleep(min(SETTLE, limit.left))  # in a large cluster some node changes all the time
-        if self.failure is not None:
-            raise self.failure
-        return self._whole()
 
     def _once(self) -> None:
         try:
             self.results.append(self.run())
+            self.done += [action.id for action in self.results[-1].plan]
             self.failure = None
         except Failure as failure:
             self.failure = failure
+            self.done += failure.done
             self.results.append(failure.result)
             self.progress(failure.msg)
 

@@ -16,14 +16,17 @@ import socket
 import threading
 import uuid
 from datetime import datetime, timezone
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._connection import ApiError, Connection, Deadline, KubeError
 from .._kube._resources import MANAGED_BY, MANAGER, Object, path, resource
 
 NAME = "gpufleet"
-DURATION = 60  # seconds without renewal after which a holder counts as gone
+DURATION = 60  # seconds without renewal, by the own clock of who looks, after which a holder counts as gone
+LONG_GONE = 5 * DURATION  # the same by the time on the lease: clocks of two machines differ
 RENEW_EVERY = 20.0
+GIVE_UP = 40.0  # seconds after the last renewal when a holder that cannot renew stops: before others take over
+ANSWER_WITHIN = 10.0  # seconds that a write of the lease may take, tries included
 LOOK_EVERY = 2.0
 PROCESS = "gpufleet.io/process"  # annotation: which process on which machine holds the lease
 RUNS = "gpufleet.io/runs"  # annotation: the last runs, newest first
@@ -82,12 +85,16 @@ class Lease:
     def _take(self, deadline: Optional[Deadline]) -> bool:
         limit = Deadline(min(self.patience, deadline.left) if deadline else self.patience)
         met = False
+        seen: Tuple[str, Deadline] = ("", Deadline(DURATION))
         while True:
             live = self.connection.find(self._path())
             if live is not None and _holder(live) == self.identity:  # the answer to our write was lost
                 self._live = live
                 break
-            if live is not None and not _free(live):
+            renewed = str(((live or {}).get("spec") or {}).get("renewTime"))
+            if seen[0] != f"{_holder(live or {})} {renewed}":
+                seen = (f"{_holder(live or {})} {renewed}", Deadline(DURATION))
+            if live is not None and not _free(live) and not seen[1].passed:
                 met = True
                 held = Held(_holder(live), str(live["spec"].get("acquireTime") or "unknown"))
                 if limit.passed:
@@ -129,13 +136,15 @@ class Lease:
         """Delete the lease with its records; the run that removes everything does not leave it behind."""
         self._over.set()
         with self._lock:
-            if self._live is None:
+            if self._live is None or self._lost:
                 return
+            uid = self._live["metadata"]["uid"]
             self._live = None
+        body = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": {"uid": uid}}
         try:
-            self.connection.request("DELETE", self._path())
+            self.connection.request("DELETE", self._path(), body=body)
         except ApiError as error:
-            if error.status != 404:
+            if error.status not in (404, 409):  # gone, or another one by now
                 raise
 
     # -- helpers -----------------------------------------------------------------------------------------------------
@@ -175,7 +184,10 @@ class Lease:
         new = "resourceVersion" not in body["metadata"]
         method, where = ("POST", self._path("")) if new else ("PUT", self._path())
         try:
-            answer = self.connection.request(method, where, body=body, idempotent=True)  # twice is a conflict
+            # Twice is a conflict. Late is as bad as never: the time on it is that of the first try.
+            answer = self.connection.request(
+                method, where, body=body, idempotent=True, deadline=Deadline(ANSWER_WITHIN)
+            )
         except ApiError as error:
             if error.status == 409:
                 return False
@@ -186,23 +198,21 @@ class Lease:
 
     def _renew(self) -> None:
         """Keep the lease until it is given back."""
-        expiry = Deadline(DURATION)
-        while not self._over.wait(RENEW_EVERY if expiry.left > RENEW_EVERY else 1.0):
+        expiry = Deadline(GIVE_UP)
+        while not self._over.wait(RENEW_EVERY if expiry.left >= GIVE_UP - 1 else 1.0):
             with self._lock:
-                live = self._live
-                if live is None:
+                if self._live is None:
                     return
-                body = dict(live, spec=dict(live["spec"], renewTime=_now()))
+                now = Deadline(GIVE_UP)
+                body = dict(self._live, spec=dict(self._live["spec"], renewTime=_now()))
                 try:
                     self._live = self.connection.request(
-                        "PUT", self._path(), body=body, deadline=Deadline(RENEW_EVERY / 2)
+                        "PUT", self._path(), body=body, deadline=Deadline(ANSWER_WITHIN)
                     ).body
-                    expiry = Deadline(DURATION)
+                    expiry = now
                     continue
                 except KubeError as error:
-                    gone = isinstance(error, ApiError) and error.status in (404, 409)
-                    if gone and self._still_mine():
-                        continue
+                    gone = isinstance(error, ApiError) and error.status in (404, 409) and not self._still_mine()
                     if gone or expiry.passed:
                         self._lost = (
                             f"this run lost the lease {self.namespace}/{NAME}, which keeps runs apart ({error}); "
@@ -211,11 +221,11 @@ class Lease:
                         return
 
     def _still_mine(self) -> bool:
-        """After a conflict: whether only something else of the lease was changed."""
+        """After a conflict: whether only something else of the lease was changed, as far as can be seen."""
         try:
-            live = self.connection.find(self._path())
+            live = self.connection.find(self._path(), deadline=Deadline(ANSWER_WITHIN))
         except KubeError:
-            return False
+            return True  # the next renewal tells
         if live is None or _holder(live) != self.identity:
             return False
         self._live = live
@@ -283,8 +293,7 @@ def _free(live: Mapping[str, Any]) -> bool:
         renewed = datetime.strptime(str(spec.get("renewTime")), "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc)
     except ValueError:
         return True
-    age = (datetime.now(timezone.utc) - renewed).total_seconds()
-    return age > float(spec.get("leaseDurationSeconds") or DURATION)
+    return (datetime.now(timezone.utc) - renewed).total_seconds() > LONG_GONE
 
 
 def _now() -> str:
@@ -329,4 +338,10 @@ def _is_dead(process: str) -> bool:
     where, _slash, pid = where.rpartition("/")
     if not where or where != _machine() or not pid.isdigit():
         return False
+    try:
+        os.kill(int(pid), 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False  # another user's, whose details may be hidden
     return _started(int(pid)) != rest

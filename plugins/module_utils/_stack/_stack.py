@@ -15,7 +15,7 @@ from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
-from .._kube._resources import MANAGED_BY, MANAGER, RESOURCES, STACK, Object, ours, path, ref
+from .._kube._resources import MANAGED_BY, MANAGER, RECONCILER, RESOURCES, STACK, Object, ours, path, ref
 from .._nodes._causes import LONG, names
 from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
@@ -296,7 +296,7 @@ class StackRun:
         made = plan(
             self.connection,
             wanted,
-            kinds=[*KINDS, *self._former_kinds()],
+            kinds=[*KINDS, *former_kinds(self.live_namespace)],
             optional=OPTIONAL,
             scope=STACK,
             namespace=self.request.owned_in,
@@ -310,11 +310,6 @@ class StackRun:
         self.journal.add_findings(made.findings)
         self._refuse()
         return made
-
-    def _former_kinds(self) -> List[str]:
-        """Kinds of extra objects of earlier policies."""
-        notes = ((self.live_namespace or {}).get("metadata") or {}).get("annotations") or {}
-        return [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
 
     def _keeps(self, step: Step, made: Plan) -> bool:
         """DaemonSets that only seem to be no longer wanted.
@@ -573,6 +568,12 @@ class StackRun:
         return row if at is None else dict(row, stage=at.reached, ready=False, failed=True, trouble=at.sentence)
 
 
+def former_kinds(space: Optional[Mapping[str, Any]]) -> List[str]:
+    """Kinds of extra objects of earlier policies, which are noted on the operands' namespace."""
+    notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
+    return [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
+
+
 class _Removal:
     """A run that takes the stack away and gives back what it changed."""
 
@@ -580,43 +581,53 @@ class _Removal:
         self.journal = journal
         self.request = journal.request
         self.connection = journal.request.connection
+        self.space: Optional[Object] = None
+        self.nfd_ours = False
 
     def run(self) -> Result:
-        space = self.connection.find(path("Namespace", name=self.request.namespace))
-        notes = ((space or {}).get("metadata") or {}).get("annotations") or {}
-        extra = [kind for kind in notes.get(EXTRA_KINDS, "").split(",") if kind in RESOURCES]
-        self._refuse_reconciler()
-        made = plan(self.connection, [], kinds=[*KINDS, *extra], scope=STACK, deadline=self.request.deadline)
-        made.steps = [step for step in made.steps if self._may_go(step)]
-        nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
-        changes = self._changes(nfd_ours)
-        self.journal.expect(step.action() for step in made.steps)
-        for change in changes:
-            self.journal.expect(change.actions())
-        self.journal.found.update(namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[])
+        made = self._prepare()
         if self.request.check:
             return self.journal.result()
+        if self.journal.planned and self.journal.alone():
+            # Another run ended just now, and what it made has to go, too.
+            self.journal.restart([])
+            made = self._prepare()
         workloads = [step for step in made.steps if step.ref.kind in ("DaemonSet", "Deployment")]
         self.journal.run_steps(workloads, "removal")
         self.journal.wait_gone(workloads)
         # Only now: while operands run they would write their labels again.
-        each_at_once(lambda _number, change: self._give_back(change, nfd_ours), self._changes(nfd_ours))
+        each_at_once(lambda _number, change: self._give_back(change, self.nfd_ours), self._changes(self.nfd_ours))
         rest = [step for step in made.steps if step not in workloads]
         self.journal.run_steps(rest, "removal")
         self.journal.wait_gone(rest)
-        if space is not None and not ours(space) and applied_fields(space):
-            self._release(space)
+        if self.space is not None and not ours(self.space) and applied_fields(self.space):
+            self._release(self.space)
         self.journal.lease.remove()
         return self.journal.result()
 
+    def _prepare(self) -> Plan:
+        """What is to go, as the cluster is now. Reads only."""
+        self._refuse_reconciler()
+        self.space = self.connection.find(path("Namespace", name=self.request.namespace))
+        kinds = [*KINDS, *former_kinds(self.space)]
+        made = plan(self.connection, [], kinds=kinds, scope=STACK, deadline=self.request.deadline)
+        made.steps = [step for step in made.steps if self._may_go(step)]
+        self.nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
+        self.journal.expect(step.action() for step in made.steps)
+        for change in self._changes(self.nfd_ours):
+            self.journal.expect(change.actions())
+        self.journal.found.update(namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[])
+        return made
+
     def _refuse_reconciler(self) -> None:
-        """A schedule that would bring the stack back."""
-        for item in owned(self.connection, "CronJob", deadline=self.request.deadline).items:
+        """A schedule that would bring the stack back. In check mode it is only told: it may be about to go as well."""
+        severity = WARNING if self.request.check else ERROR
+        for item in owned(self.connection, "CronJob", deadline=self.request.deadline, scope=RECONCILER).items:
             if not item["spec"].get("suspend"):
                 name = f"CronJob {item['metadata']['namespace']}/{item['metadata']['name']}"
                 detail = "reconciles this cluster on a schedule, and would bring the stack back"
                 remedy = "Use gpufleet.nvidia.remove, which removes it first, or suspend it."
-                self.journal.add_findings([Finding("reconciler-runs", ERROR, detail, name, remedy=remedy)])
+                self.journal.add_findings([Finding("reconciler-runs", severity, detail, name, remedy=remedy)])
         if errors(self.journal.findings):
             raise Failure(refusal(self.journal.findings), self.journal.result())
 

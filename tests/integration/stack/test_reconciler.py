@@ -79,6 +79,57 @@ def test_installing_again_changes_nothing_and_removal_leaves_nothing(running: Fl
     assert running.get("Namespace", HOME, "") is None
 
 
+def test_check_mode_of_a_removal_tells_of_the_schedule_and_goes_on(running: Fleet) -> None:
+    planned = running.run("cluster_policy", state="absent", check=True)
+    assert not planned["failed"], planned["msg"]
+    assert [f["severity"] for f in planned["findings"] if f["id"] == "reconciler-runs"] == ["warning"]
+    assert planned["plan"]
+
+
+@pytest.mark.rows("S47")
+def test_what_a_run_is_given_reaches_the_run_inside(running: Fleet) -> None:
+    given = {"image_registry": "mirror.example.com/gpu", "max_failed_nodes": "5%", "release": "v26.3.1"}
+    installed = running.run("reconciler", image=IMAGE, set_values=["dcgm.enabled=true"], **given)
+    assert not installed["failed"], installed["msg"]
+    text = running.get("ConfigMap", NAME, HOME)["data"]["inventory.yaml"]
+    inside = yaml.safe_load(text.replace("!unsafe ", ""))["gpu_clusters"]["hosts"]["this-cluster"]
+    assert {name: inside[f"cluster_policy_{name}"] for name in given} == given
+    assert inside["cluster_policy_set_values"] == ["dcgm.enabled=true"]
+
+
+@pytest.mark.rows("S42")
+def test_after_a_change_of_policy_its_account_can_take_the_old_away(running: Fleet, account: str) -> None:
+    budget = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "one"},
+        "spec": {"maxUnavailable": 1, "selector": {"matchLabels": {"app": "none"}}},
+    }
+    before = running.stack({"operator": {"runtimeClass": "nvidia-old"}, "extraObjects": [budget]})
+    assert not before["failed"], before["msg"]
+    assert not running.run("reconciler", image=IMAGE)["failed"]
+    offset = running.offset()
+    after = running.stack({}, kubeconfig=account, all_namespaces=False)
+    assert not after["failed"], after["msg"]
+    assert denied(running, offset) == []
+    assert running.get("RuntimeClass", "nvidia-old", "") is None
+    assert running.get("PodDisruptionBudget", "one") is None
+
+
+def test_a_cron_job_of_the_policy_is_no_schedule_of_ours(running: Fleet) -> None:
+    pod = {"restartPolicy": "Never", "containers": [{"name": "c", "image": "registry.example.com/report:1"}]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "metadata": {"name": "report"},
+        "spec": {"schedule": "0 3 * * *", "jobTemplate": {"spec": {"template": {"spec": pod}}}},
+    }
+    assert not running.stack({"extraObjects": [job]})["failed"]
+    assert not running.run("reconciler", state="absent")["failed"]
+    removed = running.run("cluster_policy", state="absent")
+    assert not removed["failed"], removed["msg"]
+
+
 def test_without_the_operands_namespace_it_is_refused(facts: Fleet) -> None:
     facts.empty()
     refused = facts.run("reconciler", image=IMAGE)

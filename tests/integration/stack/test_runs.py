@@ -96,6 +96,22 @@ def test_a_run_waits_for_another_and_then_looks_anew(running: Fleet, other: Leas
     assert any(f"another run works on this cluster: {other.identity}" in line for line in running.progress)
 
 
+@pytest.mark.rows("S42", "S40")
+def test_a_removal_that_waited_takes_what_the_other_run_made_as_well(running: Fleet, other: Lease) -> None:
+    other.take()
+    made = {"kind": "ClusterRole", "apiVersion": "rbac.authorization.k8s.io/v1", "rules": []}
+    made["metadata"] = {"name": "made-meanwhile", "labels": {"app.kubernetes.io/managed-by": "gpufleet"}}
+
+    def end() -> None:
+        running.kubectl("create", "-f", "-", user="admin", text=json.dumps(made))
+        other.release({"what": "other"})
+
+    threading.Timer(3.0, end).start()
+    removed = running.run("cluster_policy", state="absent")
+    assert not removed["failed"], removed["msg"]
+    assert running.get("ClusterRole", "made-meanwhile", "") is None
+
+
 @pytest.mark.rows("S42", "P073")
 def test_a_run_that_may_not_wait_changes_nothing_and_names_the_other(running: Fleet, other: Lease) -> None:
     other.take()
