@@ -7,9 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .._plan import WARNING, Finding
 from ._change import Draft, Taint
-from ._mig_guard import asks_for_gpu, name_of
 
 KEY = "nvidia.com/gpu"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -90,31 +88,6 @@ def _matches(toleration: Mapping[str, Any], one: Taint) -> bool:
     if operator == "Exists":
         return True
     return bool(operator == "Equal" and (toleration.get("value") or "") == (one.get("value") or ""))
-
-
-def gpu_pods_without_toleration(pods: Iterable[Mapping[str, Any]], one: Taint) -> List[Finding]:
-    """Pods that ask for a GPU, are not done, and would not get onto a node with the taint; one finding an owner."""
-    found: Dict[str, List[str]] = {}
-    for pod in pods:
-        done = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
-        if done or not asks_for_gpu(pod.get("spec") or {}) or tolerates(pod.get("spec") or {}, one):
-            continue
-        found.setdefault(_owner(pod), []).append(name_of(pod))
-    return [_lacks(owner, names, one) for owner, names in sorted(found.items())]
-
-
-def _lacks(owner: str, names: List[str], one: Taint) -> Finding:
-    text = f"asks for GPUs and does not tolerate the taint {describe(one)}: {len(names)} pod{'s' * (len(names) > 1)}"
-    remedy = f"Add the toleration {{key: {KEY}, operator: Exists, effect: {one.get('effect')}}} to its pods."
-    return Finding("nodes.untolerated", WARNING, f"{text}, such as {names[0]}.", owner, "", remedy)
-
-
-def _owner(pod: Mapping[str, Any]) -> str:
-    meta = pod.get("metadata") or {}
-    for owner in meta.get("ownerReferences") or []:
-        if owner.get("controller"):
-            return f"{owner.get('kind')} {meta.get('namespace', '')}/{owner.get('name')}"
-    return f"Pod {name_of(pod)}"
 
 
 def describe(one: Taint) -> str:

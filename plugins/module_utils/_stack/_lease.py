@@ -66,11 +66,6 @@ class Lease:
     def __str__(self) -> str:
         return f"Lease {self.namespace}/{NAME}"
 
-    @property
-    def held(self) -> bool:
-        """Whether this run holds the lease, as far as it knows."""
-        return self._live is not None and not self._lost
-
     def take(self, deadline: Optional[Deadline] = None) -> bool:
         """Hold the lease from now on. True when another run held it in the meantime, so that a plan may be old.
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from queue import Queue
 from typing import Any
@@ -16,9 +16,12 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube import _apply
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Deadline
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._nodes_patch import node_patch, patch_node
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._nodes_patch import patch_node
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import Ref
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._wait import Check, Outcome, explain, wait
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups import Wanted, plan_group
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import node_facts, slim_node
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodeChange
 from ansible_collections.gpufleet.nvidia.tests.integration.kube import objects
 from ansible_collections.gpufleet.nvidia.tests.integration.kube.conftest import World
 
@@ -171,13 +174,23 @@ def test_a_workload_made_anew_leaves_no_pods_of_the_old_one(world: World, node: 
 # --- nodes ----------------------------------------------------------------------------------------------------------
 
 
+def patch_to(wanted: Wanted) -> Callable[[Any], dict[str, Any]]:
+    """What changes on a node for what its group wants."""
+
+    def compute(live: Any) -> dict[str, Any]:
+        node = slim_node(dict(live))
+        return NodeChange(node, (plan_group(node_facts(node), wanted, node["spec"]["taints"]),)).patch()
+
+    return compute
+
+
 def test_a_node_is_patched_once_and_only_where_it_differs(world: World, node: str) -> None:
     taint = {"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"}
     world.kubectl("taint", "node", node, "theirs=1:NoSchedule")
     before = world.offset()
     for _again in range(2):
         live = world.connection.get(f"/api/v1/nodes/{node}")
-        patch_node(world.connection, live, lambda n: node_patch(n, {"gpu": "yes", "mine": "1"}, {"note": "x"}, [taint]))
+        patch_node(world.connection, live, patch_to(Wanted(("g",), {"gpu": "yes", "mine": "1"}, taint)))
     # The simulated kubelet writes to the node too: a patch that met one of its writes (409) was sent again.
     assert [w for w in world.written(before) if "(409)" not in w] == [f"patch nodes {node} (200)"]
     keys = [t["key"] for t in world.connection.get(f"/api/v1/nodes/{node}")["spec"]["taints"]]
@@ -188,6 +201,6 @@ def test_a_taint_that_others_set_meanwhile_is_kept(world: World, node: str) -> N
     stale = world.connection.get(f"/api/v1/nodes/{node}")
     world.kubectl("taint", "node", node, "theirs=1:NoSchedule")
     taint = {"key": "nvidia.com/gpu", "effect": "NoSchedule"}
-    patch_node(world.connection, stale, lambda n: node_patch(n, taints=[taint]))
+    patch_node(world.connection, stale, patch_to(Wanted(("g",), {}, taint)))
     keys = [t["key"] for t in world.connection.get(f"/api/v1/nodes/{node}")["spec"]["taints"]]
     assert {"theirs", "nvidia.com/gpu"} <= set(keys)

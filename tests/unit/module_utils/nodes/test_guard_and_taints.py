@@ -12,7 +12,6 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._labels import plan_labels
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._mig_guard import busy_pods, gpu_pods, touches_mig
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._taints import (
-    gpu_pods_without_toleration,
     taint,
     tolerates,
     untolerated,
@@ -99,27 +98,6 @@ def test_tolerations_are_read_as_the_scheduler_does(toleration: dict[str, str] |
     spec = {"tolerations": [toleration]} if toleration else {}
     assert tolerates(spec, taint("true")) is passes
     assert tolerates(spec, {"key": "nvidia.com/gpu", "effect": "PreferNoSchedule"})
-
-
-@pytest.mark.rows("S26")
-def test_gpu_workloads_without_a_toleration_are_found_once_an_owner() -> None:
-    owned = {"ownerReferences": [{"kind": "ReplicaSet", "name": "web-1", "controller": True}]}
-    exists = [{"key": "nvidia.com/gpu", "operator": "Exists"}]
-    pods = [
-        pod("web-a", metadata=owned),
-        pod("web-b", metadata=owned, phase="Pending"),
-        pod("fine", spec={"tolerations": exists}),
-        pod("done", phase="Succeeded"),
-        pod("no-gpu", spec={"containers": [{"name": "c"}]}),
-        pod("alone"),
-    ]
-    found = gpu_pods_without_toleration(pods, taint())
-    assert [(finding.id, finding.severity, finding.target) for finding in found] == [
-        ("nodes.untolerated", "warning", "Pod team/alone"),
-        ("nodes.untolerated", "warning", "ReplicaSet team/web-1"),
-    ]
-    assert "2 pods, such as team/web-a" in found[1].detail
-    assert "operator: Exists, effect: NoSchedule" in found[0].remedy
 
 
 @pytest.mark.rows("S26", "COM-02")
