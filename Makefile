@@ -15,7 +15,7 @@ practice: ## a whole GPU stack on a control plane of your own; VALUES=file FLEET
 practice-down: ## end what `make practice` started
 	@$(RUN).testbed.practice down
 
-test: ## gates, unit tests, and integration tests on the testbed: 18 minutes once the programs are built
+test: ## gates, unit tests, and integration tests on the testbed: about 20 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
 
 test-all: ## `make test`, and what takes long: role scenarios, oldest ansible-core, long tests
