@@ -549,7 +549,7 @@ API int nvmlDeviceGetClockInfo(Device device, uint type, uint *clock)
     CALL(READ, "\"device\":%s,\"type\":%u", shown(device), type);
     GPU(device);
     NEEDS(clock && type < 4, INVALID_ARGUMENT);
-    *clock = type == 2 ? gpu->product.clock_memory : gpu->product.clock_sm;
+    *clock = type == 2 ? gpu->product.clock_memory : type == 3 ? 765 : gpu->product.clock_sm;
     DONE(OK);
 }
 
@@ -558,7 +558,7 @@ API int nvmlDeviceGetMaxClockInfo(Device device, uint type, uint *clock)
     CALL(READ, "\"device\":%s,\"type\":%u", shown(device), type);
     GPU(device);
     NEEDS(clock && type < 4, INVALID_ARGUMENT);
-    *clock = type == 2 ? gpu->product.clock_memory : 1980;
+    *clock = type == 2 ? gpu->product.clock_memory : type == 3 ? 1545 : 1980;
     DONE(OK);
 }
 
@@ -776,13 +776,17 @@ API int nvmlDeviceGetNvLinkState(Device device, uint link, uint *active)
     DONE(OK);
 }
 
-API int nvmlDeviceGetNvLinkRemotePciInfo_v2(Device device, uint link, PciInfo *info)
-{
-    CALL(READ, "\"device\":%s,\"link\":%u", shown(device), link);
-    GPU(device);
-    NEEDS(info, INVALID_ARGUMENT);
-    DONE(NOT_SUPPORTED);
-}
+#define NO_REMOTE(function, type) \
+    API int function(Device device, uint link, type *info) \
+    { \
+        CALL(READ, "\"device\":%s,\"link\":%u", shown(device), link); \
+        GPU(device); \
+        (void)gpu; \
+        NEEDS(info, INVALID_ARGUMENT); \
+        DONE(NOT_SUPPORTED); \
+    }
+NO_REMOTE(nvmlDeviceGetNvLinkRemotePciInfo, PciInfo_v2)
+NO_REMOTE(nvmlDeviceGetNvLinkRemotePciInfo_v2, PciInfo)
 
 API int nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, uint *level)
 {
