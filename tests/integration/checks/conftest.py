@@ -15,10 +15,11 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._explain_r
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._images import stack_images
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import cluster_preflight
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._quota import gpu_quota
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._trial_run import gpu_trial
 from ansible_collections.gpufleet.nvidia.tests.integration.stack import conftest as stack
 
 stack.MODULES |= {"cluster_preflight": cluster_preflight, "gpu_explain": gpu_explain, "gpu_quota": gpu_quota}
-stack.MODULES["stack_images"] = stack_images
+stack.MODULES |= {"stack_images": stack_images, "gpu_trial": gpu_trial}
 _fleets, fleets, facts, _impatient = stack._fleets, stack.fleets, stack.facts, stack._impatient
 
 
