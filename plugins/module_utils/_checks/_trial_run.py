@@ -108,7 +108,7 @@ class _Trials:
             self._remove([name for name, _trial in made if name not in refused])
 
     def _outcome(self, name: str) -> str:
-        """"" when the pod succeeded, else why it did not."""
+        """ "" when the pod succeeded, else why it did not."""
         which = Ref("Pod", self.namespace, name)
         found = until(self.connection, which, ended, self.deadline)
         if found is None:

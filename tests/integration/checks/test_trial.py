@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.testbed.proxy import FaultProxy
 
 from .conftest import People, made, pod_template
