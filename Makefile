@@ -1,6 +1,6 @@
 # Thin targets: each makes sure that the environment is there (scripts/setup), then calls one program.
 .DEFAULT_GOAL := help
-.PHONY: help practice practice-down test test-all lint bench rows clean
+.PHONY: help practice practice-down test test-hosts test-all lint bench rows clean
 SHELL := /bin/bash
 
 RUN := scripts/setup && PYTHONPATH=$(CURDIR)/build/collections ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/collections build/venv/bin/python -m ansible_collections.gpufleet.nvidia.tests
@@ -17,6 +17,9 @@ practice-down: ## end what `make practice` started
 
 test: ## gates, unit tests, and integration tests on the testbed: about 20 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
+
+test-hosts: ## on systemd hosts in podman (root): the host plane, and a scenario for each role of hosts; some minutes
+	@$(RUN).gates.stages hosts host-roles
 
 test-all: ## `make test`, and what takes long: role scenarios, oldest ansible-core, long tests
 	@$(RUN).gates.stages --all
