@@ -25,9 +25,9 @@ from types import TracebackType
 from typing import Any, Self
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import images, snapshot
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, locked, podman, prepare
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.processes import _started
-from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, say
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 # As measured: crun does not boot systemd here; without a cgroup namespace no pod starts inside; the limits are those

@@ -16,9 +16,9 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, locked, podman, prepare
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.processes import _die_with_starter
-from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, say
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
 
 REPOSITORY = "localhost/gpufleet-host"
 PACKAGES = (
@@ -73,7 +73,7 @@ SYSTEMS = {
 
 
 def is_made(system: System) -> bool:
-    return podman("image", "exists", system.image(), check=False).returncode == 0
+    return system.image() in podman("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.decode().split()
 
 
 def ensure(name: str, report: Report = say) -> str:

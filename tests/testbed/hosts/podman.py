@@ -5,14 +5,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.programs import _locked as locked
-from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, say
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
 
 Report = Callable[[str], None]
 
@@ -78,8 +78,8 @@ def podman(
 
 
 def _name(store: Path) -> str:
-    """A folder's name for the run-time files of this storage: there may be several caches on a machine."""
-    return str(store).strip("/").replace("/", "-")
+    """A folder for the run-time files of this storage, one for each cache; podman wants its path short."""
+    return hashlib.sha256(str(store).encode()).hexdigest()[:12]
 
 
 def _short(arguments: Sequence[str | Path]) -> str:
