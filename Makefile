@@ -38,4 +38,5 @@ rows: ## write docs/rows.md, the rows done and not done, from the tests of the l
 
 clean: ## remove what the build made in this checkout; the cache outside stays
 	@if [ -e build/practice ] && [ -e build/venv ]; then $(RUN).testbed.practice down; fi
+	@if [ -e build/hosts ] && [ -e build/venv ]; then $(RUN).testbed.hosts down; fi
 	@rm -rf build/venv build/collections build/nvml build/rows build/practice .mypy_cache .pytest_cache .ruff_cache .hypothesis

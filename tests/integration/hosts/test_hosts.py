@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, HostError, Hosts
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, HostError, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.__main__ import main
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.host import sweep
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import podman
@@ -155,3 +155,17 @@ def test_the_command_line_starts_marks_compares_and_ends(tmp_path: Path, capfd: 
     assert main(["down", *folder]) == 0
     assert not is_there(id)
     assert not (tmp_path / "cli").exists()
+
+
+def test_a_host_with_gpus_shows_them_to_users_root_and_units(hosts: Hosts) -> None:
+    host = hosts.hosts["debian13"]
+    gpus.install(host, "--product", "A100-SXM4-80GB", "--count", "2")
+    count = "import pynvml as n; n.nvmlInit(); print(n.nvmlDeviceGetCount())"
+    assert host.ssh(f'python3 -c "{count}"').stdout == "2\n"
+    assert host.ssh(f'sudo python3 -c "{count}"').stdout == "2\n"
+    unit = host.run(["systemd-run", "--quiet", "--wait", "--pipe", "python3", "-c", count])
+    assert unit.stdout == "2\n"
+    assert [call["function"] for call in gpus.calls(host)].count("nvmlDeviceGetCount_v2") == 3
+    host.restart()
+    assert host.ssh(f'python3 -c "{count}"').stdout == "2\n"
+    assert len(gpus.show(host)["gpus"]) == 2

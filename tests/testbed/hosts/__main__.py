@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import images, snapshot
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import gpus, images, snapshot
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.host import Host, Hosts, sweep
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import say
@@ -31,6 +31,7 @@ def _parser() -> argparse.ArgumentParser:
         ("up", "start hosts; those that run already stay as they are"),
         ("down", "end the hosts of a folder, and remove the folder"),
         ("list", "show the hosts of a folder"),
+        ("gpus", "give the hosts GPUs: --product NAME --count N, as `nvml-double create` has them"),
         ("ssh", "log in to a host"),
         ("restart", "shut a host down and boot it again"),
         ("mark", "write down what is on the disks"),
@@ -38,6 +39,9 @@ def _parser() -> argparse.ArgumentParser:
     ):
         command = commands.add_parser(name, help=words)
         command.add_argument("--folder", type=Path, default=Path("build/hosts"), help="keys, inventory (%(default)s)")
+        if name == "gpus":
+            command.add_argument("--product", action="append", required=True)
+            command.add_argument("--count", action="append", required=True)
         if name in ("up", "ssh", "restart"):
             command.add_argument("names", nargs="*" if name == "up" else 1, metavar="NAME")
         if name == "up":
@@ -82,6 +86,15 @@ def _restart(hosts: Hosts, options: argparse.Namespace) -> int:
     return 0
 
 
+def _gpus(hosts: Hosts, options: argparse.Namespace) -> int:
+    words = []
+    for product, count in zip(options.product, options.count, strict=True):
+        words += ["--product", product, "--count", count]
+    for host in hosts.hosts.values():
+        gpus.install(host, *words)
+    return 0
+
+
 def _mark(hosts: Hosts, options: argparse.Namespace) -> int:
     for host in hosts.hosts.values():
         (hosts.folder / f"{host.name}.snapshot").write_text(json.dumps(host.snapshot()))
@@ -111,7 +124,8 @@ def _prune() -> int:
 
 
 FOLDER_COMMANDS = {
-    "up": _up, "down": _down, "list": _list, "ssh": _ssh, "restart": _restart, "mark": _mark, "compare": _compare,
+    "up": _up, "down": _down, "list": _list, "gpus": _gpus, "ssh": _ssh, "restart": _restart,
+    "mark": _mark, "compare": _compare,
 }  # fmt: skip
 
 

@@ -14,7 +14,7 @@ import hashlib, json, os, stat, sys
 LEFT_OUT = {
     "/dev", "/proc", "/run", "/sys", "/tmp", "/var/cache", "/var/log", "/var/tmp", "/etc/mtab",
     "/var/lib/private", "/var/lib/systemd", "/home/admin/.ansible", "/root/.ansible",
-    "/var/lib/containerd", "/var/lib/containers", "/var/lib/sudo",
+    "/var/lib/containerd", "/var/lib/containers", "/var/lib/nvml-double", "/var/lib/sudo",
 }
 
 def content(path):
