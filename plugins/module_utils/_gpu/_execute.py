@@ -83,7 +83,7 @@ class Executor:
             self._progress(f"GPU {gpu.index}: MIG {'on' if target.set_mode else 'off'}")
             journal.mode = True
             self._nvml.set_mode(gpu, target.set_mode)
-        if not self._active(gpu, target.enabled) and self._reset:
+        if not self._active(gpu, target.enabled) and self._reset and not target.state.virtual:
             self._progress(f"GPU {gpu.index}: reset")
             self._reset(gpu)
         return self._active(gpu, target.enabled)
@@ -173,20 +173,28 @@ class Executor:
             self._undo(old, now, journal, lost)
             self._redo(old, lost)
         elif now.mode and (now.on or now.mode.pending):
-            self._try(lost, "MIG off", lambda: self._mode_back(gpu, old, now, journal))
-        return lost
+            self._try(lost, "MIG off", self._mode_back, old, now, journal)
+        return lost or self._still_other(old)
 
-    def _try(self, lost: List[str], what: str, step: Callable[[], object]) -> None:
+    def _try(self, lost: List[str], what: str, step: Callable[..., object], *args: object) -> None:
         try:
-            step()
+            step(*args)
         except NvmlError as error:
             lost.append(f"{what} ({error})")
 
-    def _mode_back(self, gpu: Gpu, old: State, now: State, journal: _Journal) -> None:
+    def _still_other(self, old: State) -> List[str]:
+        """Whether the layout is not the old one although no step failed."""
+        try:
+            now = read_state(self._nvml, old.gpu)
+        except NvmlError as error:
+            return [f"GPU {old.gpu.index} cannot be read ({error})"]
+        return [] if _shape(now) == _shape(old) else [f"GPU {old.gpu.index} has {now.picture()}, not {old.picture()}"]
+
+    def _mode_back(self, old: State, now: State, journal: _Journal) -> None:
         for instance in now.instances:
             if (instance.profile_id, instance.start) in journal.created:
-                self._remove(gpu, instance)
-        self._nvml.set_mode(gpu, old.on)
+                self._remove(old.gpu, instance)
+        self._nvml.set_mode(old.gpu, old.on)
 
     def _undo(self, old: State, now: State, journal: _Journal, lost: List[str]) -> None:
         gpu = old.gpu
@@ -194,46 +202,36 @@ class Executor:
         for instance in now.instances:
             spot = (instance.profile_id, instance.start)
             if spot in journal.created and (*spot, instance.id) not in there:
-                self._try(lost, f"removing {now.told(instance)}", lambda i=instance: self._remove(gpu, i))  # type: ignore[misc]
+                self._try(lost, f"removing {now.told(instance)}", self._remove, gpu, instance)
         for instance_id, part in sorted(journal.parts):
-            self._try(
-                lost,
-                f"removing a compute instance of {instance_id}",
-                lambda i=instance_id, p=part: self._nvml.destroy_compute(gpu, i, p),  # type: ignore[misc]
-            )
+            what = f"removing compute instance {part} of instance {instance_id}"
+            self._try(lost, what, self._nvml.destroy_compute, gpu, instance_id, part)
 
     def _redo(self, old: State, lost: List[str]) -> None:
         """Make again what is missing of the old layout, at its old places."""
         gpu = old.gpu
         if old.mode and old.mode.current:
-            self._try(lost, "MIG on", lambda: self._mode_kept(gpu, old))
+            self._try(lost, "MIG on", self._mode_kept, old)
         try:
-            now = {(each.profile_id, each.start): each for each in self._nvml.instances(gpu, list(old.profiles))}
+            found = self._nvml.instances(gpu, list(old.profiles))
         except NvmlError as error:
             lost.append(f"GPU {gpu.index} cannot be read ({error})")
             return
-        by_id = {profile.id: profile for profile in old.profiles}
+        now = {(each.profile_id, each.start): each for each in found}
         for instance in old.instances:
             there = now.get((instance.profile_id, instance.start))
-            profile = by_id.get(instance.profile_id)
-            if profile is None:
-                continue
-            told = old.told(instance)
-            if there is None:
-                self._try(
-                    lost,
-                    told,
-                    lambda i=instance, p=profile: self._inside_again(  # type: ignore[misc]
-                        gpu, i, self._nvml.create_instance(gpu, p, i.start)
-                    ),
-                )
-            else:
-                self._try(lost, told, lambda i=instance, t=there: self._inside_again(gpu, i, t))  # type: ignore[misc]
+            self._try(lost, old.told(instance), self._again, old, instance, there)
 
-    def _mode_kept(self, gpu: Gpu, old: State) -> None:
-        mode = self._nvml.mode(gpu)
+    def _again(self, old: State, instance: GpuInstance, there: Optional[GpuInstance]) -> None:
+        if there is None:
+            profile = next(profile for profile in old.profiles if profile.id == instance.profile_id)
+            there = self._nvml.create_instance(old.gpu, profile, instance.start)
+        self._inside_again(old.gpu, instance, there)
+
+    def _mode_kept(self, old: State) -> None:
+        mode = self._nvml.mode(old.gpu)
         if mode and old.mode and mode.pending != old.mode.pending:
-            self._nvml.set_mode(gpu, old.mode.pending)
+            self._nvml.set_mode(old.gpu, old.mode.pending)
 
     def _inside_again(self, gpu: Gpu, old: GpuInstance, now: GpuInstance) -> None:
         profiles = {profile.id: profile for profile in now.compute_profiles}
@@ -275,6 +273,12 @@ def _compare(target: Target, now: State) -> None:
     if now.on != target.enabled:
         raise _Differs(f"MIG is {'on' if now.on else 'off'} after the change")
     wanted = Counter((item.profile.id, tuple(sorted(item.compute))) for item in target.items)
-    there = Counter((each.profile_id, tuple(sorted(part.slices for part in each.compute))) for each in now.instances)
-    if wanted != there:
+    if wanted != Counter((profile, parts) for profile, _start, parts in _shape(now)):
         raise _Differs(f"the driver says that it is done, but the GPU has {now.picture()}")
+
+
+def _shape(state: State) -> List[Tuple[int, int, Tuple[int, ...]]]:
+    """Profile, slot and slices of compute instances, of all instances."""
+    return sorted(
+        (each.profile_id, each.start, tuple(sorted(part.slices for part in each.compute))) for each in state.instances
+    )

@@ -24,11 +24,13 @@ _PIN, _SLOT, _INSTANCE, _SLICE, _PART = 1 << 40, 1 << 32, 1 << 24, 1 << 16, 1 <<
 
 
 class Refused(ValueError):
-    """There is no such layout. ``drain``: busy instances without which there would be one; empty: it never fits."""
+    """There is no such layout. ``drain``: busy instances without which there would be one; ``busy``: it is only a
+    question of time."""
 
-    def __init__(self, reason: str, drain: Sequence[GpuInstance] = ()) -> None:
+    def __init__(self, reason: str, drain: Sequence[GpuInstance] = (), busy: bool = False) -> None:
         super().__init__(reason)
         self.drain = tuple(drain)
+        self.busy = busy or bool(drain)
 
 
 @dataclass(frozen=True)

@@ -133,6 +133,8 @@ def aim(state: State, enabled: bool, wishes: Sequence[Wish]) -> Target:
             raise Refused("MIG can be switched off only when its instances are free", blocked)
         gone = Plan(destroy=state.instances)
         return Target(state, False, (), gone, change, waits and not state.instances)
+    if change and state.processes:
+        raise Refused("MIG can be switched on only when no program uses the GPU", busy=True)
     if not state.profiles and wishes:
         raise Refused("this driver tells no MIG profiles while MIG is off; switch it on first, with no instances")
     resolved = resolve(wishes, state.profiles, state.gpu.memory, state.instances)
