@@ -69,6 +69,8 @@ def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, to
 
 def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
     """Entries of whichever way the layout is given."""
+    if not any(params.get(key) is not None for key in ("layout", "config", "name")):
+        raise Failure("Nothing says which layout is wanted. Give layout, config_file, config or name.")
     if params.get("layout") is not None:
         return read_layout(params["layout"])
     if params.get("config") is not None:
