@@ -9,11 +9,13 @@ Ids and names are those of the public PCI id list, branches those of NVIDIA's re
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
 VENDOR = 0x10DE
+_BUS_ID = re.compile(r"\A([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])\Z")
 
 OPEN = "open"
 PROPRIETARY = "proprietary"
@@ -196,8 +198,10 @@ _FIRST_BRANCHES: Dict[int, int] = {
 # GPUs that can be partitioned. All of GH100 and of the large Blackwell chips can; of the rest those listed.
 _MIG_RANGES = (range(0x2300, 0x2400), range(0x2900, 0x2A00), range(0x3180, 0x3240))
 _MIG = frozenset(
-    (0x20B0, 0x20B1, 0x20B2, 0x20B3, 0x20B5, 0x20B6, 0x20B7, 0x20B8, 0x20B9, 0x20F1, 0x20F3, 0x20F5, 0x20F6)
-    + (0x2BB1, 0x2BB3, 0x2BB4, 0x2BB5, 0x2C31, 0x2C3A)
+    (
+        *(0x20B0, 0x20B1, 0x20B2, 0x20B3, 0x20B5, 0x20B6, 0x20B7, 0x20B8, 0x20B9, 0x20F1, 0x20F3, 0x20F5, 0x20F6),
+        *(0x2BB1, 0x2BB3, 0x2BB4, 0x2BB5, 0x2C31, 0x2C3A),
+    )
 )
 
 SWITCHES: Dict[int, str] = {
@@ -256,3 +260,15 @@ def switch(device: int) -> Optional[str]:
     if device in SWITCHES:
         return SWITCHES[device]
     return "" if device > max(SWITCHES) else None
+
+
+def bus_id(text: str) -> str:
+    """One spelling for all sources: domain of four digits (more where needed), lower case. Empty when it is none.
+
+    NVML writes ``00000000:06:00.0``, the kernel ``0000:06:00.0``, and domains above ffff have five digits or more.
+    """
+    found = _BUS_ID.match(text.strip())
+    if not found:
+        return ""
+    domain, bus, slot, function = found.groups()
+    return f"{int(domain, 16):04x}:{bus}:{slot}.{function}".lower()

@@ -175,7 +175,7 @@ def modules(tree: Tree) -> List[Module]:
     return sorted(found, key=lambda module: module.name)
 
 
-def rivals(tree: Tree, bound: Dict[str, List[str]], command_line: str) -> List[Rival]:
+def rivals(tree: Tree, bound: Dict[str, List[str]], options: Sequence[str]) -> List[Rival]:
     """Other drivers that are loaded or bound. ``bound``: driver -> bus ids of the GPUs that it has."""
     tree = tree.of("driver")
     known = {module.name: module for module in modules(tree)}
@@ -185,11 +185,11 @@ def rivals(tree: Tree, bound: Dict[str, List[str]], command_line: str) -> List[R
         there = module is not None or tree.kind(f"/sys/module/{name}") == "folder"
         if there or name == "nouveau" or bound.get(name):
             references = module.references if module else tree.number(f"/sys/module/{name}/refcnt")
-            found.append(Rival(name, there, references, bound.get(name, []), _blocked(tree, name, command_line)))
+            found.append(Rival(name, there, references, bound.get(name, []), _blocked(tree, name, options)))
     return found
 
 
-def _blocked(tree: Tree, name: str, command_line: str) -> List[str]:
+def _blocked(tree: Tree, name: str, options: Sequence[str]) -> List[str]:
     blocked = []
     for folder in ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d"):
         for file in tree.names(folder):
@@ -198,7 +198,7 @@ def _blocked(tree: Tree, name: str, command_line: str) -> List[str]:
                 blocked.append(path)
     if "/usr/lib/modprobe.d" in "".join(blocked) and tree.link("/lib"):
         blocked = [path for path in blocked if not path.startswith("/lib/")]
-    for word in command_line.split():
+    for word in options:
         key, _equals, value = word.partition("=")
         if key in ("modprobe.blacklist", "rd.driver.blacklist", "module_blacklist") and name in value.split(","):
             blocked.append(f"kernel command line: {key}")
@@ -245,7 +245,12 @@ def on_disk(tree: Tree, kernel: str, command: _modinfo.Command) -> OnDisk:
     for release in found.kernels:
         for path in _module_files(tree, release):
             found.modules.append(_module_file(tree, path, release, release == kernel, command))
-    for folder in ("/usr/bin", "/usr/local/nvidia/bin", "/run/nvidia/driver/usr/bin", "/home/kubernetes/bin/nvidia/bin"):
+    for folder in (
+        "/usr/bin",
+        "/usr/local/nvidia/bin",
+        "/run/nvidia/driver/usr/bin",
+        "/home/kubernetes/bin/nvidia/bin",
+    ):
         if not found.nvidia_smi and tree.kind(f"{folder}/nvidia-smi") == "file":
             found.nvidia_smi = f"{folder}/nvidia-smi"
     return found
@@ -306,7 +311,9 @@ def _libraries(tree: Tree) -> List[Library]:
 def _configured(tree: Tree) -> List[str]:
     """Folders of the dynamic loader's configuration."""
     texts = [tree.text("/etc/ld.so.conf")]
-    texts += [tree.text(f"/etc/ld.so.conf.d/{name}") for name in tree.names("/etc/ld.so.conf.d") if name[-5:] == ".conf"]
+    texts += [
+        tree.text(f"/etc/ld.so.conf.d/{name}") for name in tree.names("/etc/ld.so.conf.d") if name[-5:] == ".conf"
+    ]
     lines = [line.partition("#")[0].strip() for text in texts for line in text.splitlines()]
     return [line.rstrip("/") for line in lines if line.startswith("/") and " " not in line]
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Pattern, Set, Tuple
 
-from . import _pci
+from .._gpu import _pci_ids
 from ._tree import AS_ROOT, Tree
 
 _MAPS = 8 * 1024 * 1024
@@ -43,7 +43,7 @@ def read(tree: Tree, sees_all: bool) -> List[Holder]:
     drm = drm_files(tree)
     found, hidden = [], 0
     for name in tree.names("/proc"):
-        if not name.isdigit():
+        if not name.isdigit() or (tree.live and int(name) == os.getpid()):
             continue
         holder = _process(tree, int(name), drm)
         if holder is None:
@@ -69,7 +69,7 @@ def drm_files(tree: Tree) -> Dict[str, str]:
     for name in tree.names("/sys/class/drm"):
         device = f"/sys/class/drm/{name}/device"
         if re.fullmatch(r"(card|renderD)\d+", name) and tree.number(f"{device}/vendor") == 0x10DE:
-            found[f"/dev/dri/{name}"] = _pci.bus_id(tree.link(device))
+            found[f"/dev/dri/{name}"] = _pci_ids.bus_id(tree.link(device))
     return found
 
 

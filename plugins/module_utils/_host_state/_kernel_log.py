@@ -35,6 +35,14 @@ class Entry:
     text: str
 
 
+_UNTRUSTED = (
+    r"Loading of (unsigned )?module.* rejected|Key was rejected by service|Required key not available"
+    r"|Lockdown: .*unsigned module loading is restricted"
+)
+_OTHER_KERNEL = (
+    r"\bnvidia\S*: (version magic|disagrees about version of symbol|Unknown symbol)"
+    r"|could not insert 'nvidia\S*': (Exec format error|Unknown symbol)"
+)
 _CAUSES: Tuple[Tuple[Pattern[str], str, str, str], ...] = tuple(
     (re.compile(words), kind, cause, remedy)
     for words, kind, cause, remedy in (
@@ -87,15 +95,13 @@ _CAUSES: Tuple[Tuple[Pattern[str], str, str, str], ...] = tuple(
             "See the lines beside it: firmware files missing, power, or a fabric manager that does not run.",
         ),
         (
-            r"(Loading of (unsigned )?module.* rejected|Key was rejected by service|Required key not available"
-            r"|Lockdown: .*unsigned module loading is restricted)",
+            _UNTRUSTED,
             "signature",
             "the kernel does not trust the module's signature",
             "Enrol the key that signed it, or install modules that the distribution signs.",
         ),
         (
-            r"\bnvidia\S*: (version magic|disagrees about version of symbol|Unknown symbol)"
-            r"|could not insert 'nvidia\S*': (Exec format error|Unknown symbol)",
+            _OTHER_KERNEL,
             "other_kernel",
             "the module was built for another kernel",
             "Build or install it for the running kernel.",

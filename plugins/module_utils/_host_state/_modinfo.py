@@ -13,7 +13,7 @@ import lzma
 import os
 import stat
 import struct
-from typing import Callable, Dict, List, Tuple
+from typing import BinaryIO, Callable, Dict, List, Tuple
 
 MOST = 512 * 1024 * 1024
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little endian: every machine that these drivers exist for
@@ -46,11 +46,20 @@ def _content(place: str) -> bytes:
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
             raise Unreadable("is not a regular file")
-        opened = gzip.open(file) if place.endswith(".gz") else lzma.open(file) if place.endswith(".xz") else file
-        content = opened.read(MOST + 1)
+        content = _unpacked(place, file)
     if len(content) > MOST:
         raise Unreadable(f"is longer than {MOST} bytes")
     return content
+
+
+def _unpacked(place: str, file: BinaryIO) -> bytes:
+    if place.endswith(".gz"):
+        with gzip.GzipFile(fileobj=file) as packed:
+            return packed.read(MOST + 1)
+    if place.endswith(".xz"):
+        with lzma.LZMAFile(file) as packed:
+            return packed.read(MOST + 1)
+    return file.read(MOST + 1)
 
 
 def _section(content: bytes) -> bytes:

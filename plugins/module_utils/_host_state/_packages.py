@@ -16,7 +16,7 @@ DPKG = "/var/lib/dpkg/status"
 RPM = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
 _STATUS = 256 * 1024 * 1024
 _NAMES = re.compile(
-    r"\A(nvidia-.+|libnvidia-.+|lib(?:cuda|nv[a-z0-9-]+)\d*|cuda-drivers.*|kmod-nvidia.*|dkms-nvidia|nvlsm"
+    r"\A(nvidia-.+|libnvidia-.+|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm.*|cuda-drivers.*|kmod-nvidia.*|dkms-nvidia|nvlsm"
     r"|xserver-xorg-video-nvidia.*|linux-(?:modules|objects|signatures)-nvidia.*|datacenter-gpu-manager.*)\Z"
 )
 _FORMAT = r"%{NAME} %{VERSION}-%{RELEASE}\n"
@@ -96,6 +96,8 @@ def _locks(tree: Tree) -> Set[str]:
 def _locked(name: str, version: str, lock: str) -> bool:
     """``name``, ``name-version*`` or ``name-0:version-release.*`` as the version locks write them."""
     plain = re.sub(r"-\d+:", "-", lock)
-    return fnmatch.fnmatchcase(name, plain) or fnmatch.fnmatchcase(f"{name}-{version}", plain) or (
-        fnmatch.fnmatchcase(f"{name}-{version}.x86_64", plain)
+    return (
+        fnmatch.fnmatchcase(name, plain)
+        or fnmatch.fnmatchcase(f"{name}-{version}", plain)
+        or (fnmatch.fnmatchcase(f"{name}-{version}.x86_64", plain))
     )

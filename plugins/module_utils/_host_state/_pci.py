@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import List
 
@@ -15,7 +14,6 @@ from ._tree import Tree
 DEVICES = "/sys/bus/pci/devices"
 _DISPLAY = (0x0300, 0x0302, 0x0380)
 _BRIDGE = 0x0680
-_BUS_ID = re.compile(r"\A([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])\Z")
 _VPD = 32 * 1024
 
 
@@ -48,23 +46,11 @@ class Switch:
 
 @dataclass
 class Pci:
-    """What sysfs has. ``nvlink5``: InfiniBand devices that manage the switches of NVLink 5, which are no PCI devices."""
+    """What sysfs has. ``nvlink5``: InfiniBand devices that manage switches of NVLink 5, which are no PCI devices."""
 
     gpus: List[PciGpu] = field(default_factory=list)
     switches: List[Switch] = field(default_factory=list)
     nvlink5: List[str] = field(default_factory=list)
-
-
-def bus_id(text: str) -> str:
-    """One spelling for all sources: domain of four digits (more where needed), lower case. Empty when it is none.
-
-    NVML writes ``00000000:06:00.0``, the kernel ``0000:06:00.0``, and domains above ffff have five digits or more.
-    """
-    found = _BUS_ID.match(text.strip())
-    if not found:
-        return ""
-    domain, bus, slot, function = found.groups()
-    return f"{int(domain, 16):04x}:{bus}:{slot}.{function}".lower()
 
 
 def read(tree: Tree) -> Pci:
@@ -79,13 +65,13 @@ def read(tree: Tree) -> Pci:
             "Mount /sys into the container, or run on the host itself.",
         )
     for name in tree.names(DEVICES):
-        if bus_id(name) and tree.number(f"{DEVICES}/{name}/vendor") == _pci_ids.VENDOR:
+        if _pci_ids.bus_id(name) and tree.number(f"{DEVICES}/{name}/vendor") == _pci_ids.VENDOR:
             _device(tree, name, found)
     found.nvlink5 = _nvlink5(tree)
     known = {switch.bus_id for switch in found.switches}
     for name in tree.names("/proc/driver/nvidia-nvswitch/devices"):
-        if bus_id(name) and bus_id(name) not in known:
-            found.switches.append(Switch(bus_id(name), "", "", "nvidia-nvswitch", -1))
+        if _pci_ids.bus_id(name) and _pci_ids.bus_id(name) not in known:
+            found.switches.append(Switch(_pci_ids.bus_id(name), "", "", "nvidia-nvswitch", -1))
     return found
 
 
@@ -98,13 +84,15 @@ def _device(tree: Tree, name: str, found: Pci) -> None:
         )
         return
     if pci_class >> 8 in _DISPLAY:
-        found.gpus.append(_gpu(tree, folder, bus_id(name), device, pci_class))
+        found.gpus.append(_gpu(tree, folder, _pci_ids.bus_id(name), device, pci_class))
     elif pci_class >> 8 == _BRIDGE:
         product = _pci_ids.switch(device)
         if product is not None:
             numa = tree.number(f"{folder}/numa_node")
             found.switches.append(
-                Switch(bus_id(name), _id(_pci_ids.VENDOR, device), product, tree.link(f"{folder}/driver"), numa)
+                Switch(
+                    _pci_ids.bus_id(name), _id(_pci_ids.VENDOR, device), product, tree.link(f"{folder}/driver"), numa
+                )
             )
 
 

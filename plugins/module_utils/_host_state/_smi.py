@@ -31,7 +31,14 @@ COLUMNS = (
 )
 QUERY = (f"--query-gpu={','.join(COLUMNS)}", "--format=csv,noheader,nounits")
 
-_NOT_LOADED = "Load it: modprobe nvidia. When that fails, the kernel's log says why: not built for this kernel, Secure Boot, nouveau, wrong flavour."
+_NOT_LOADED = (
+    "Load it: modprobe nvidia. When that fails, the kernel's log says why: not built for this kernel, Secure Boot, "
+    "nouveau, wrong flavour."
+)
+_NO_DEVICES = (
+    "Read the kernel's log: wrong flavour of the modules, a GPU that is lost or excluded, or a container without "
+    "devices."
+)
 _REBOOT = "Reboot the host; when it comes back, the board or its slot needs service."
 
 
@@ -63,7 +70,7 @@ _WORDS: Tuple[Tuple[str, Verdict], ...] = (
         Verdict(
             "no_devices",
             "the driver is loaded and has no GPU",
-            "Read the kernel's log: wrong flavour of the modules, a GPU that is lost or excluded, or a container without devices.",
+            _NO_DEVICES,
         ),
     ),
     (

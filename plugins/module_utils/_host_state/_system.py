@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Dict, List
 
 from ._tree import AS_ROOT, Tree
@@ -33,6 +33,10 @@ _MACHINES = (
     ("google", ("google compute engine",)),
     ("amazon", ("amazon ec2",)),
 )
+_OPTIONS = re.compile(
+    r"\A(rd\.)?((module_|driver\.|modprobe\.)+blacklist|module_blacklist|(intel_|amd_)?iommu|nomodeset"
+    r"|(nvidia|nouveau|nova|vfio|pci)[\w.-]*)(=|\Z)"
+)
 _IMMUTABLE_IDS = ("flatcar", "talos", "cos", "bottlerocket", "rhcos", "fedora-coreos")
 
 
@@ -51,7 +55,7 @@ class System:
     sees_all_processes: bool = True
     secure_boot: str = UNKNOWN
     lockdown: str = UNKNOWN
-    command_line: str = ""
+    kernel_options: List[str] = field(default_factory=list)
 
 
 def read(tree: Tree, kernel: str = "", architecture: str = "") -> System:
@@ -68,12 +72,17 @@ def read(tree: Tree, kernel: str = "", architecture: str = "") -> System:
         container=container,
         virtual_machine=_virtual_machine(tree),
         immutable=release.get("ID", "") in _IMMUTABLE_IDS or tree.kind("/run/ostree-booted") == "file",
-        sees_all_processes=tree.link("/proc/self/ns/pid") in ("", FIRST_PIDS) and not (container and not tree.live),
-        command_line=tree.text("/proc/cmdline"),
+        sees_all_processes=tree.link("/proc/self/ns/pid") in ("", FIRST_PIDS),
+        kernel_options=_options(tree.text("/proc/cmdline")),
     )
     system.secure_boot = _secure_boot(tree, bool(container))
     system.lockdown = _lockdown(tree)
     return system
+
+
+def _options(command_line: str) -> List[str]:
+    """The words that have to do with GPUs. Of the others some may be secrets."""
+    return [word for word in command_line.split() if _OPTIONS.search(word)]
 
 
 def _os_release(tree: Tree) -> Dict[str, str]:
@@ -154,7 +163,10 @@ def _secure_boot(tree: Tree, container: bool) -> str:
         return UNKNOWN
     if container:
         tree.problems.add(
-            tree.part, EFI, "a container does not see the host's firmware", "Run on the host itself to know Secure Boot."
+            tree.part,
+            EFI,
+            "a container does not see the host's firmware",
+            "Run on the host itself to know Secure Boot.",
         )
         return UNKNOWN
     if tree.kind("/sys") != "folder":

@@ -20,7 +20,11 @@ from .._host._root import Outside, Root
 TEXT = 64 * 1024
 MOST_NAMES = 100_000
 
-AS_ROOT = "Run with become: true."
+AS_ROOT = (
+    "Run with become: true."
+    if os.geteuid()
+    else "Run on the host itself: not even root may in this container or with this kernel."
+)
 _MISSING = (errno.ENOENT, errno.ENOTDIR, errno.ENXIO, errno.ENODEV)
 _KINDS = (
     (stat.S_ISREG, "file"),
