@@ -215,7 +215,7 @@ found:
           returned: always
           type: str
         pci_class:
-          description: V(0x030200) for GPUs without, V(0x030000) for those with a display. Empty where sysfs is not seen.
+          description: V(0x030200) for GPUs without a display, V(0x030000) for others. Empty where sysfs is not seen.
           returned: always
           type: str
         flavour:
@@ -618,8 +618,8 @@ found:
       type: dict
       contains:
         state:
-          description: V(ok), V(no_pynvml), V(no_library), V(not_loaded), V(mismatch), V(permission), V(no_access), V(lost),
-            V(failed), or V(not_asked) with another O(root).
+          description: V(ok), V(no_pynvml), V(no_library), V(not_loaded), V(mismatch), V(permission), V(no_access),
+            V(lost), V(failed), or V(not_asked) with another O(root).
           returned: always
           type: str
         why:
@@ -652,7 +652,8 @@ found:
           returned: always
           type: str
         state:
-          description: V(not_asked), V(ok), or the cause, such as V(not_loaded), V(mismatch), V(no_devices), V(lost), V(hung).
+          description: V(not_asked), V(ok), or the cause, such as V(not_loaded), V(mismatch), V(no_devices), V(lost),
+            V(hung).
           returned: always
           type: str
         why:
@@ -841,8 +842,8 @@ found:
       elements: dict
       contains:
         part:
-          description: V(host), V(pci), V(driver), V(driver_files), V(packages), V(nvml), V(processes), V(runtimes), V(cdi) or
-            V(kernel_log).
+          description: V(host), V(pci), V(driver), V(driver_files), V(packages), V(nvml), V(processes), V(runtimes),
+            V(cdi) or V(kernel_log).
           returned: always
           type: str
         path:

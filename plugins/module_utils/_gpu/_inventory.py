@@ -109,7 +109,8 @@ def read(opener: Opener, note: Note) -> Tuple[Session, List[Card]]:
             session = Session(OK, "", "", versions["driver"], versions["nvml"], cuda_text(versions["cuda"]))
             return session, _cards(nvml, note)
     except MissingPynvml as error:
-        return _ended("no_pynvml", str(error).partition(". ")[0], "Install the package nvidia-ml-py, or name a copy of it: option pynvml.")
+        remedy = "Install the package nvidia-ml-py, or name a copy of it with the option pynvml."
+        return _ended("no_pynvml", str(error).partition(". ")[0], remedy)
     except NvmlError as error:
         return _ended(_STATES.get(error.code, "failed"), _why(error), error.remedy or "Read the kernel's log.")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from dataclasses import asdict
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
@@ -18,8 +19,7 @@ from . import _cdi, _driver, _findings, _holders, _join, _kernel_log, _packages,
 from ._shape import DriverState, Found, Smi
 from ._tree import Problems, Tree
 
-# Where containers and driver containers keep the library that NVML is in, when the loader does not know it.
-_MISSING = 127
+_NOT_RUNNABLE = 126
 
 
 class Host:
@@ -97,8 +97,8 @@ def _nvidia_smi(host: Host, path: str, session: Session) -> Tuple[Smi, List[Mapp
     rows: List[Mapping[str, str]] = []
     try:
         done = host.runner.run([path, *_smi.QUERY], check=False, timeout=host.timeout)
-    except CommandFailed as error:
-        ended = _smi.verdict(_MISSING, "", error.msg) if error.done.rc == _MISSING else _smi.LATE
+    except (CommandFailed, OSError):
+        ended = _smi.LATE if os.access(path, os.X_OK) else _smi.verdict(_NOT_RUNNABLE, "")
     else:
         ended = _smi.verdict(done.rc, done.out, done.err)
         rows = list(_smi.gpus(done.out)) if done.rc == 0 else []

@@ -170,13 +170,13 @@ def classify(line: str) -> Optional[Entry]:
     for pattern, kind in ((_XID, "xid"), (_SXID, "sxid")):
         found = pattern.search(text)
         if found:
-            what = "GPU" if kind == "xid" else "NVSwitch"
+            board = "GPU" if kind == "xid" else "NVSwitch"
             remedy = f"Look up {kind.capitalize()} {found['code']} in NVIDIA's list."
-            return Entry(kind, f"the {what} reports an error", remedy, _bus(text), int(found["code"]), 1, text)
+            return Entry(kind, f"the {board} reports an error", remedy, _bus(text), int(found["code"]), 1, text)
     for pattern, kind, cause, remedy in _CAUSES:
         found = pattern.search(text)
         if found:
-            what = found.groupdict().get("what")
+            what = found.groupdict().get("what") or ""
             return Entry(kind, f"{cause}: {what}" if what else cause, remedy, _bus(text), -1, 1, text)
     return None
 

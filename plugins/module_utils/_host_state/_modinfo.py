@@ -13,9 +13,10 @@ import lzma
 import os
 import stat
 import struct
+import zlib
 from typing import BinaryIO, Callable, Dict, List, Tuple
 
-MOST = 512 * 1024 * 1024
+MOST = 256 * 1024 * 1024
 _ELF = b"\x7fELF\x02\x01"  # 64 bits, little endian: every machine that these drivers exist for
 _SIGNED = b"~Module signature appended~\n"
 
@@ -33,7 +34,7 @@ def fields(place: str, command: Command) -> Dict[str, str]:
         return _asked(place, command)
     try:
         content = _content(place)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise Unreadable(str(getattr(error, "strerror", "") or error)) from error
     found = _fields(_section(content))
     if content.endswith(_SIGNED):
@@ -75,7 +76,7 @@ def _section(content: bytes) -> bytes:
             start = names + name
             if content[start : start + 9] == b".modinfo\0":
                 return content[offset : offset + length]
-    except (struct.error, IndexError) as error:
+    except (struct.error, IndexError, OverflowError) as error:
         raise Unreadable("is a damaged ELF file") from error
     raise Unreadable("has no module information")
 
