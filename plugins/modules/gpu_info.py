@@ -88,7 +88,7 @@ findings:
       returned: always
       type: str
     path:
-      description: Key of RV(found) that it comes from.
+      description: Key of RV(found) that it comes from. Empty where there is a target.
       returned: always
       type: str
     detail:

@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """gpu_info beside nvidia-smi and /proc on a machine with a real driver: every field that both tell must be equal.
 
-Run ``python3 tests/real/gpu_info_truth.py [FOLDER]`` from the checkout there; it only reads. With a folder it writes what
-it saw into it: ``gpu_info.json``, ``smi.xml`` and ``tree.json`` (the files of /proc and /sys that were read).
+Run ``python3 tests/real/gpu_info_truth.py [FOLDER]`` from the checkout there; it only reads. With a folder it writes
+what it saw into it: ``gpu_info.json``, ``smi.xml`` and ``tree.json`` (the files of /proc and /sys that were read).
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def main() -> int:
     found = as_dict(state)
     smi = found["nvidia_smi"]["path"] or "nvidia-smi"
     xml = subprocess.run([smi, "-q", "-x"], stdout=subprocess.PIPE, check=True, timeout=120).stdout
-    differences = compare(found, ElementTree.fromstring(xml))
+    differences = compare(found, ElementTree.XML(xml))
     for finding in findings:
         print(f"finding  {finding.severity}: {finding.id}: {finding.sentence()}")
     for problem in found["problems"]:

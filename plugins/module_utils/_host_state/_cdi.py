@@ -25,7 +25,7 @@ _KEY = re.compile(r"\A(?P<indent> *)(?P<dash>(?:- +)*)(?P<key>[A-Za-z]+):(?: +(?
 
 @dataclass
 class Spec:
-    """Keys are documented in gpu_info's RETURN. ``hides``: names of devices that another file names as well."""
+    """Keys are documented in gpu_info's RETURN. See :func:`_compare` for the last two."""
 
     path: str
     kind: str = ""
@@ -88,18 +88,20 @@ def _yaml(text: str) -> Tuple[str, str, List[str]]:
         return _json(text)
     top: Dict[str, str] = {}
     names: List[str] = []
-    section, item = "", -1
+    section, dash, item = "", -1, -1
     for line in text.splitlines():
         found = _KEY.match(line.rstrip())
         if not found:
             continue
-        column = len(found["indent"]) + len(found["dash"])
+        indent = len(found["indent"])
+        column = indent + len(found["dash"])
         if column == 0:
-            section, item = found["key"], -1
+            section, dash = found["key"], -1
             top[found["key"]] = _scalar(found["value"] or "")
         elif section == "devices":
-            # The first dash of the list tells where an item's keys stand.
-            item = column if item < 0 and found["dash"] else item
+            # The first dash tells where the list stands; each of its dashes where its item's keys stand.
+            if found["dash"] and dash in (-1, indent):
+                dash, item = indent, column
             if column == item and found["key"] == "name":
                 names.append(_scalar(found["value"] or ""))
     if "devices" not in top or (not names and top["devices"] not in ("", "[]", "null")):

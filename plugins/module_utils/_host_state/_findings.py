@@ -36,7 +36,6 @@ def _gpu_ids(found: Found) -> Iterator[Finding]:
                 WARNING,
                 f"a GPU with PCI id {gpu.device_id}, which is not known",
                 target=gpu.bus_id,
-                path="gpus",
                 remedy="A newer release of this collection may know it."
                 + (" It is taken for a new one that needs the open modules." if gpu.flavour == _pci_ids.OPEN else ""),
             )
@@ -63,7 +62,6 @@ def _flavour(found: Found) -> Iterator[Finding]:
                 ERROR,
                 f"{name} needs the {gpu.flavour} modules, the {driver.flavour} ones are loaded",
                 target=gpu.bus_id,
-                path="driver.flavour",
                 remedy=f"Install the {gpu.flavour} modules.",
             )
         branch = _branch(driver.version)
@@ -74,7 +72,6 @@ def _flavour(found: Found) -> Iterator[Finding]:
                 ERROR,
                 f"{name} is driven by branches {allowed}, branch {branch} is loaded",
                 target=gpu.bus_id,
-                path="driver.version",
                 remedy="Install a driver of such a branch.",
             )
 
@@ -210,7 +207,6 @@ def _bound(found: Found) -> Iterator[Finding]:
                 INFO,
                 f"is bound to {gpu.driver}, for virtual machines",
                 target=gpu.bus_id,
-                path="gpus",
                 remedy="Bind it to nvidia to use it on this host.",
             )
         elif gpu.driver and gpu.driver != "nvidia":
@@ -219,7 +215,6 @@ def _bound(found: Found) -> Iterator[Finding]:
                 ERROR,
                 f"is bound to {gpu.driver}",
                 target=gpu.bus_id,
-                path="gpus",
                 remedy=f"Keep {gpu.driver} from loading, in the initramfs too, and reboot the host.",
             )
         elif not gpu.driver and found.driver.version and "sysfs" in gpu.seen_by:
@@ -243,7 +238,6 @@ def _unbound(gpu: GpuState) -> Iterator[Finding]:
         ERROR,
         "has no driver, although NVIDIA's is loaded",
         target=gpu.bus_id,
-        path="gpus",
         remedy="Read the kernel's log: the modules may be of the wrong flavour or branch for it.",
     )
 
@@ -257,7 +251,6 @@ def _missing(found: Found) -> Iterator[Finding]:
                 WARNING,
                 why,
                 target=gpu.bus_id,
-                path="gpus",
                 remedy="See NVreg_ExcludedGpus in the module's parameters."
                 if gpu.excluded
                 else "Read the kernel's log for Xid lines; in a container, see which devices it was given.",
@@ -287,7 +280,6 @@ def _mig(found: Found) -> Iterator[Finding]:
                 WARNING,
                 f"MIG is {mig.current} now and will be {mig.pending} after a reset",
                 target=gpu.bus_id,
-                path="gpus",
                 remedy="Reset the GPU, or reboot the host where resets are not possible (virtual machines).",
             )
         elif mig.current == ENABLED and not mig.instances:
@@ -296,7 +288,6 @@ def _mig(found: Found) -> Iterator[Finding]:
                 WARNING,
                 "MIG is on and there is no instance: the GPU can be used by nobody",
                 target=gpu.bus_id,
-                path="gpus",
                 remedy="Make instances, or turn MIG off.",
             )
         for instance in mig.instances:
@@ -306,7 +297,6 @@ def _mig(found: Found) -> Iterator[Finding]:
                     WARNING,
                     f"GPU instance {instance.id} has no compute instance: nobody can use it",
                     target=gpu.bus_id,
-                    path="gpus",
                     remedy="Make one, or remove the instance.",
                 )
 
@@ -332,7 +322,6 @@ def _cdi(found: Found) -> Iterator[Finding]:
                 ERROR,
                 f"names libraries of {', '.join(spec.driver_versions)}, the driver is {loaded}",
                 target=spec.path,
-                path="cdi",
                 remedy="Make it again: nvidia-ctk cdi generate.",
             )
         if spec.hidden_by:
@@ -341,7 +330,6 @@ def _cdi(found: Found) -> Iterator[Finding]:
                 WARNING,
                 f"names devices that {spec.hidden_by} names as well; that one counts",
                 target=spec.path,
-                path="cdi",
                 remedy=f"Remove {os.path.basename(spec.path)}, unless it is meant as a reserve.",
             )
         if spec.conflicts_with:
@@ -350,7 +338,6 @@ def _cdi(found: Found) -> Iterator[Finding]:
                 ERROR,
                 f"names devices that {spec.conflicts_with} names as well: runtimes take neither",
                 target=spec.path,
-                path="cdi",
                 remedy="Remove one of the two.",
             )
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import gzip
 import lzma
 from pathlib import Path
-from typing import Dict, List, Tuple
 
 import pytest
 
@@ -18,7 +17,7 @@ from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.host_state.tree
 KERNEL = "6.8.0-60-generic"
 
 
-def no_command(argv: List[str], limit: float) -> Tuple[int, str]:
+def no_command(argv: list[str], limit: float) -> tuple[int, str]:
     raise OSError(2, "No such file or directory")
 
 
@@ -153,7 +152,7 @@ def test_zstd_files_are_given_to_modinfo(tmp_path: Path) -> None:
     path = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko.zst"
     asked = []
 
-    def modinfo(argv: List[str], limit: float) -> Tuple[int, str]:
+    def modinfo(argv: list[str], limit: float) -> tuple[int, str]:
         asked.append(argv)
         return 0, "filename: x\0version:        580.126.09\0license:        NVIDIA\0signer: DKMS module signing key\0"
 
@@ -198,7 +197,7 @@ def test_a_signature_without_a_name_counts(tmp_path: Path) -> None:
 
 
 def test_libraries_by_their_file_names(tmp_path: Path) -> None:
-    files: Dict[str, str] = {
+    files: dict[str, str] = {
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.580.95.05": "",
         "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1": "-> libnvidia-ml.so.580.95.05",
         "/usr/lib/x86_64-linux-gnu/libcuda.so.570.1.2": "-> gone",

@@ -10,7 +10,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
@@ -21,7 +20,7 @@ from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.host_state.tree
 CONTAINER = "4f" * 32
 
 
-def process(pid: int, name: str, *files: str, maps: str = "", cgroup: str = "") -> Dict[str, str]:
+def process(pid: int, name: str, *files: str, maps: str = "", cgroup: str = "") -> dict[str, str]:
     base = f"/proc/{pid}"
     found = {f"{base}/comm": f"{name}\n", f"{base}/maps": maps, f"{base}/cgroup": cgroup, f"{base}/fd/none": "x"}
     return {**found, **{f"{base}/fd/{number}": f"-> {file}" for number, file in enumerate(files)}}

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict
 
 import pytest
 
@@ -103,7 +102,7 @@ def test_no_sysfs_is_a_problem_with_its_way_out(tmp_path: Path) -> None:
 
 
 def test_broken_devices_do_not_hide_others(tmp_path: Path) -> None:
-    files: Dict[str, object] = {
+    files: dict[str, object] = {
         **gpu("0000:01:00.0", "rubbish"),
         **gpu("0000:02:00.0", "0x2330"),
         "/sys/bus/pci/devices/0000:03:00.0": "-> ../gone",

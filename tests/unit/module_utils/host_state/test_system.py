@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Dict, Union
 
 import pytest
 
@@ -32,7 +31,7 @@ EFI = "/sys/firmware/efi/efivars"
     ],
 )
 def test_secure_boot_is_read_without_mokutil(
-    tmp_path: Path, files: Dict[str, Union[str, bytes]], state: str, problems: int
+    tmp_path: Path, files: dict[str, str | bytes], state: str, problems: int
 ) -> None:
     one = tree(tmp_path, files)
     assert _system.read(one).secure_boot == state
@@ -63,7 +62,7 @@ def test_lockdown_without_securityfs_is_not_known(tmp_path: Path) -> None:
         ({"/proc/1/environ": b"PATH=/bin\0"}, ""),
     ],
 )
-def test_containers_are_known_by_what_their_runtime_leaves(tmp_path: Path, files: Dict[str, str], kind: str) -> None:
+def test_containers_are_known_by_what_their_runtime_leaves(tmp_path: Path, files: dict[str, str], kind: str) -> None:
     assert _system.read(tree(tmp_path, files)).container == kind
 
 
@@ -78,7 +77,7 @@ def test_containers_are_known_by_what_their_runtime_leaves(tmp_path: Path, files
         ({"sys_vendor": "Dell Inc.", "product_name": "PowerEdge XE9680"}, ""),
     ],
 )
-def test_virtual_machines_are_known_by_their_maker(tmp_path: Path, files: Dict[str, str], kind: str) -> None:
+def test_virtual_machines_are_known_by_their_maker(tmp_path: Path, files: dict[str, str], kind: str) -> None:
     one = tree(tmp_path, {f"/sys/class/dmi/id/{name}": text for name, text in files.items()})
     assert _system.read(one).virtual_machine == kind
 
@@ -109,7 +108,7 @@ def test_the_kernel_and_its_words_about_gpus(tmp_path: Path) -> None:
         ({"/usr/lib/os-release": "ID='debian'\nBROKEN\"=\n"}, False),
     ],
 )
-def test_operating_systems_that_take_no_packages(tmp_path: Path, files: Dict[str, str], immutable: bool) -> None:
+def test_operating_systems_that_take_no_packages(tmp_path: Path, files: dict[str, str], immutable: bool) -> None:
     assert _system.read(tree(tmp_path, files)).immutable is immutable
 
 

@@ -9,8 +9,9 @@ import json
 import os
 import socket
 import struct
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Any, Union
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host_state._collect import Host, as_dict, collect
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host_state._tree import Problems, Tree
@@ -36,12 +37,12 @@ def grow(root: Path, files: Files) -> Path:
     return root
 
 
-def _is_link(content: Union[str, bytes]) -> bool:
+def _is_link(content: str | bytes) -> bool:
     return isinstance(content, str) and content.startswith(LINK)
 
 
-def recorded(name: str) -> Dict[str, str]:
-    files: Dict[str, str] = json.loads((RECORDED / name / "tree.json").read_text(encoding="utf-8"))
+def recorded(name: str) -> dict[str, str]:
+    files: dict[str, str] = json.loads((RECORDED / name / "tree.json").read_text(encoding="utf-8"))
     return files
 
 
@@ -49,13 +50,13 @@ def tree(root: Path, files: Files) -> Tree:
     return Tree(str(grow(root, files)), "test", Problems())
 
 
-def found(root: Path, files: Files) -> Tuple[Dict[str, Any], Dict[str, Any]]:
+def found(root: Path, files: Files) -> tuple[dict[str, Any], dict[str, Any]]:
     """What gpu_info finds there: plain data, and findings by id."""
     state, findings = collect(Host(str(grow(root, files))))
     return as_dict(state), {finding.id: finding for finding in findings}
 
 
-def gpu(bus: str, device: str, driver: str = "", pci_class: str = "0x030200", **more: str) -> Dict[str, str]:
+def gpu(bus: str, device: str, driver: str = "", pci_class: str = "0x030200", **more: str) -> dict[str, str]:
     """A PCI function of vendor 10de as sysfs shows it."""
     folder = f"/sys/bus/pci/devices/{bus}"
     files = {f"{folder}/vendor": "0x10de\n", f"{folder}/device": f"{device}\n", f"{folder}/class": f"{pci_class}\n"}
@@ -64,7 +65,7 @@ def gpu(bus: str, device: str, driver: str = "", pci_class: str = "0x030200", **
     return {**files, **{f"{folder}/{name}": content for name, content in more.items()}}
 
 
-def loaded(version: str, flavour: str = "open") -> Dict[str, str]:
+def loaded(version: str, flavour: str = "open") -> dict[str, str]:
     """A loaded driver."""
     kernel = "Open Kernel Module for x86_64" if flavour == "open" else "x86_64 Kernel Module"
     return {
