@@ -114,6 +114,11 @@ class Nvml:
     def __init__(self, path: str = "") -> None:
         self._pynvml = _load(path)
 
+    @property
+    def library(self) -> Any:
+        """The module pynvml, whose source goes into the program that runs at boot."""
+        return self._pynvml
+
     def __enter__(self) -> Nvml:
         self.call("nvmlInit")
         return self

@@ -1,0 +1,293 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run of mig_partition: read, plan every GPU, refuse or act, prove."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from .._host._commands import Runner
+from .._host._files import Files
+from .._host._systemd import Units
+from .._operands._mig_configs import layouts
+from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from . import _checkpoint, _kept, _restore, _told
+from ._board import Gpu
+from ._execute import PENDING, Executor, Failed, Progress
+from ._layout import Assignment, Entry, assign, read_layout
+from ._mig_parted import as_yaml, export, generate, read_config
+from ._nvml import MissingPynvml, Nvml, NvmlError
+from ._planner import Refused
+from ._services import Services
+from ._state import State, Target, aim, read_all, read_state
+
+_POLL = 2.0  # seconds between looks at busy GPUs
+
+
+@dataclass
+class Tools:
+    """What a run works with; tests give others."""
+
+    nvml: Callable[[str], Nvml] = Nvml
+    runner: Runner = field(default_factory=Runner)
+    files: Files = field(default_factory=Files)
+    units: Optional[Units] = None
+    sleep: Callable[[float], None] = time.sleep
+    clock: Callable[[], float] = time.monotonic
+
+    def systemd(self) -> Units:
+        """Units by the same runner."""
+        return self.units or Units(self.runner)
+
+
+@dataclass
+class Outcome:
+    """The result, and its diff."""
+
+    result: Result
+    diff: Dict[str, str] = field(default_factory=dict)
+
+
+def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
+    """One run of the module. Raises Failure."""
+    if params["state"] == "absent":
+        return _absent(check, tools)
+    entries, findings = ([], []) if params["state"] == "exported" else _wanted(params)
+    try:
+        with tools.nvml(params.get("pynvml") or "") as nvml:
+            if params["state"] == "exported":
+                return _exported(nvml)
+            return _Run(nvml, params, check, progress, tools).go(entries, findings)
+    except MissingPynvml as error:
+        raise Failure(str(error), Result(findings=findings)) from None
+    except NvmlError as error:
+        raise Failure(f"The NVIDIA driver: {error}", Result(findings=findings)) from None
+
+
+def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
+    """Entries of whichever way the layout is given."""
+    if params.get("layout") is not None:
+        return read_layout(params["layout"])
+    if params.get("config") is not None:
+        return read_config(params["config"], params.get("name") or "")
+    return read_config({"version": "v1", "mig-configs": layouts()}, params.get("name") or "", "name")
+
+
+def _exported(nvml: Nvml) -> Outcome:
+    states = read_all(nvml)
+    capable = [state for state in states if state.mode is not None]
+    config = export([state.current() for state in capable])
+    possible = generate({state.gpu.device_id: state.profiles for state in capable if state.profiles})
+    found = _found(states)
+    found.update(config=config, config_yaml=as_yaml(config), possible=possible)
+    return Outcome(Result(found=found))
+
+
+def _absent(check: bool, tools: Tools) -> Outcome:
+    there = _restore.there(tools.files)
+    plan = [Action(f"remove-{n}", "delete", path, "the layout is not kept over boots") for n, path in enumerate(there)]
+    if there and not check:
+        _restore.remove(tools.files, tools.systemd())
+    gone = [] if check else [Check("restore", not _restore.there(tools.files), "no file of the restore unit is left")]
+    return Outcome(Result(changed=bool(there), plan=plan, found={"gpus": []}, verified=gone))
+
+
+def _found(states: Sequence[State]) -> Dict[str, Any]:
+    return {"gpus": [_told.gpu(state) for state in states]}
+
+
+class _Run:
+    """A run that changes layouts."""
+
+    def __init__(self, nvml: Nvml, params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> None:
+        self._nvml, self._params, self._check = nvml, params, check
+        self._progress, self._tools = progress, tools
+        self._result = Result()
+        self._services = Services(tools.systemd(), params.get("services") or (), progress)
+
+    def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
+        """Plan, and act unless there is nothing to do or this is check mode."""
+        targets = self._plan_all(entries, list(findings))
+        if errors(self._result.findings):
+            raise Failure(refusal(self._result.findings), self._result)
+        todo = [target for target in targets if not target.empty or (target.waits and self._resets(target))]
+        self._result.plan = [_told.action(target) for target in todo]
+        self._pending(targets)
+        outcome = Outcome(self._result, _told.diff(targets))
+        if not self._check and todo:
+            self._act(targets, todo)
+        self._keep(targets, todo)
+        self._result.changed = bool(self._result.plan)
+        return outcome
+
+    # --- planning ---------------------------------------------------------------------------------------------------
+
+    def _plan_all(self, entries: Sequence[Entry], findings: List[Finding]) -> List[Target]:
+        """A target for each GPU of the layout, waiting for busy ones if that is asked for."""
+        deadline = self._tools.clock() + float(self._params.get("busy_timeout") or 0)
+        wait = self._params.get("busy") == "wait" and not self._check
+        told = ""
+        while True:
+            states = read_all(self._nvml)
+            self._result.found = _found(states)
+            assigned = assign(entries, [s.gpu for s in states], {s.gpu.uuid: s.mode is not None for s in states})
+            targets, refused = _aim_all(assigned, states)
+            problems = [_finding(state, assigned.entries[state.gpu.uuid], error) for state, error in refused]
+            self._result.findings = [*findings, *assigned.findings, *problems, *_tolerated(targets)]
+            only_busy = refused and all(error.busy for _state, error in refused)
+            others = [each for each in errors(self._result.findings) if each.id != "mig.busy"]
+            left = deadline - self._tools.clock()
+            if not (wait and only_busy) or others or left <= 0:
+                return targets
+            line = "waiting for " + "; ".join(f"{_told.name(state)}: {error}" for state, error in refused)
+            if line != told:
+                self._progress(f"{line} (at most {left:.0f} s more)")
+                told = line
+            self._tools.sleep(min(_POLL, left))
+
+    def _resets(self, target: Target) -> bool:
+        return bool(self._params.get("reset")) and not target.state.virtual
+
+    def _pending(self, targets: Sequence[Target]) -> None:
+        """Modes that a run has asked for before and that wait for somebody."""
+        waiting = [target for target in targets if target.waits and not self._resets(target)]
+        self._waits([target.state for target in waiting])
+
+    def _waits(self, states: Sequence[State]) -> None:
+        found = self._result.found
+        found["reset_required"] = [state.gpu.index for state in states if not state.virtual]
+        found["reboot_required"] = [state.gpu.index for state in states if state.virtual]
+        for state in states:
+            what = "Reboot the host" if state.virtual else "Reset the GPU (reset: true), or reboot the host"
+            detail = "its MIG mode waits for a reset"
+            remedy = f"{what}, then run again."
+            self._result.findings.append(Finding("mig.pending", WARNING, detail, _told.name(state), "", remedy))
+
+    # --- acting -----------------------------------------------------------------------------------------------------
+
+    def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
+        files = self._tools.files
+        files.make_folder(_restore.CHECKPOINT.rpartition("/")[0], 0o700)
+        saved = _checkpoint.save([target.state for target in todo])
+        files.write(_restore.CHECKPOINT, _checkpoint.to_json(saved), 0o600)
+        done: List[str] = []
+        wrong: List[str] = []
+        self._services.stop()
+        try:
+            self._each(todo, done)
+        finally:
+            wrong = self._services.start()
+        files.remove(_restore.CHECKPOINT)
+        if self._params.get("refresh_cdi"):
+            self._services.refresh_cdi()
+        self._prove(targets)
+        if wrong:
+            raise Failure("The layout is made, but " + " ".join(wrong), self._result, done, [])
+
+    def _each(self, todo: Sequence[Target], done: List[str]) -> None:
+        executor = Executor(self._nvml, self._progress, self._reset if self._params.get("reset") else None)
+        waiting: List[State] = []
+        for target in todo:
+            name = _told.action(target).id
+            try:
+                answer, now = executor.carry_out(target)
+            except Failed as error:
+                left = [action.id for action in self._result.plan if action.id not in done]
+                self._result.found = _found(self._read())
+                self._result.changed = bool(done) or not error.restored
+                raise Failure(str(error), self._result, done, left) from None
+            if answer == PENDING:
+                waiting.append(now)
+            done.append(name)
+        earlier = [target.state for target in todo if target.waits and not self._resets(target)]
+        self._waits([*earlier, *waiting])
+
+    def _read(self) -> List[State]:
+        try:
+            return read_all(self._nvml)
+        except NvmlError:
+            return []
+
+    def _reset(self, gpu: Gpu) -> None:
+        self._tools.runner.run(["nvidia-smi", "--gpu-reset", "-i", gpu.bus_id], timeout=300)
+
+    def _prove(self, targets: Sequence[Target]) -> None:
+        """Plan again from what is there: nothing may be left to do."""
+        found = self._result.found
+        states = read_all(self._nvml)
+        found["gpus"] = _found(states)["gpus"]
+        by_uuid = {state.gpu.uuid: state for state in states}
+        waiting = {*found.get("reset_required", ()), *found.get("reboot_required", ())}
+        for target in targets:
+            state = by_uuid[target.state.gpu.uuid]
+            self._result.verified.append(
+                Check(
+                    f"gpu-{state.gpu.index}", state.gpu.index not in waiting, f"{_told.name(state)}: {state.picture()}"
+                )
+            )
+
+    # --- boot -------------------------------------------------------------------------------------------------------
+
+    def _keep(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
+        """Have the layout given back at boot."""
+        if not self._params.get("restore_at_boot") or not targets:
+            return
+        files, units = self._tools.files, self._tools.systemd()
+        changed = {target.state.gpu.uuid for target in todo} if self._check else set()
+        layout = {}
+        for target in targets:
+            gpu = target.state.gpu
+            state = target.state if gpu.uuid in changed else read_state(self._nvml, gpu)
+            made = gpu.uuid not in changed and state.on == target.enabled
+            layout[gpu.uuid] = _kept.of_state(state) if made else _kept.of_target(target)
+        try:
+            text = _kept.merged(files.text(_restore.LAYOUT) or "", layout)
+        except _kept.BadLayout:
+            text = _kept.to_json(layout)  # somebody else's, or broken: ours replaces it
+        contents = _restore.wanted(self._nvml.library, text)
+        for path in _restore.different(files, contents):
+            name = f"restore-{path.rpartition('/')[2]}"
+            self._result.plan.append(Action(name, "update", path, "the layout is given back at boot"))
+        enabled = bool(self._result.plan) or units.state(_restore.NAME).enabled
+        if not enabled:
+            self._result.plan.append(Action("restore-unit", "update", _restore.NAME, "it is not started at boot"))
+        if self._result.plan and not self._check:
+            _restore.install(files, units, contents)
+
+
+def _aim_all(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target], List[Tuple[State, Refused]]]:
+    targets: List[Target] = []
+    refused: List[Tuple[State, Refused]] = []
+    for state in states:
+        entry = assigned.entries.get(state.gpu.uuid)
+        if entry is None:
+            continue
+        try:
+            targets.append(aim(state, entry.enabled, entry.wishes))
+        except Refused as error:
+            refused.append((state, error))
+    return targets, refused
+
+
+def _finding(state: State, entry: Entry, error: Refused) -> Finding:
+    """What is said of a GPU whose layout cannot be made."""
+    if not error.busy:
+        return Finding("mig.never-fits", ERROR, str(error), _told.name(state), "", f"Change {entry.path}.")
+    instances = error.drain or [None]
+    held = [(each, _told.holders(state.processes, each.id if each else None)) for each in instances]
+    told = ", ".join(
+        f"{state.told(each) if each else 'the GPU'} (pid {', '.join(map(str, pids))})" for each, pids in held
+    )
+    remedy = f"End what runs on {told}, or wait for it with busy=wait."
+    return Finding("mig.busy", ERROR, str(error), _told.name(state), "", remedy, "busy=wait")
+
+
+def _tolerated(targets: Sequence[Target]) -> List[Finding]:
+    return [
+        Finding("mig.tolerated-name", WARNING, sentence, _told.name(target.state))
+        for target in targets
+        for sentence in target.tolerated
+    ]

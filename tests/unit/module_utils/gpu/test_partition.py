@@ -1,0 +1,385 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs of mig_partition on GPUs that the NVML double plays: planned, carried out, proved, and nothing written twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu import _checkpoint as checkpoint
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._geometry import BOARDS
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import Nvml
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._state import read_all
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+
+MIXED = [{"profiles": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}}]
+START = "[1g][1g][------][3g------------]"
+AFTER = "[1g][--][2g----][3g------------]"
+
+
+def uuids(outcome):
+    return {
+        (each["profile"], each["start"]): (each["id"], each["compute"][0]["uuid"])
+        for each in outcome.result.found["gpus"][0]["instances"]
+    }
+
+
+def refused(host, **params) -> str:
+    host.forget()
+    with pytest.raises(Failure) as failure:
+        host.run(**params)
+    assert host.writes() == []
+    return failure.value.msg
+
+
+@pytest.mark.rows("ML-10", "ML-13", "ML-18", "S18")
+def test_only_what_must_go_goes_and_the_second_run_writes_nothing(host):
+    before = uuids(host.run(state="exported"))
+    host.forget()
+    outcome = host.run(layout=MIXED)
+    assert outcome.result.changed
+    assert host.writes() == [
+        "nvmlComputeInstanceDestroy",
+        "nvmlGpuInstanceDestroy",
+        "nvmlDeviceCreateGpuInstanceWithPlacement",
+        "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
+    ]
+    assert host.slices() == AFTER
+    after = uuids(outcome)
+    assert after["1g.5gb", 0] == before["1g.5gb", 0]
+    assert after["3g.20gb", 4] == before["3g.20gb", 4]
+    assert [check.ok for check in outcome.result.verified] == [True]
+    host.forget()
+    again = host.run(layout=MIXED)
+    assert not again.result.changed
+    assert again.result.plan == []
+    assert host.writes() == []
+
+
+@pytest.mark.rows("ML-12")
+def test_check_mode_tells_the_same_plan_and_writes_nothing(host):
+    host.forget()
+    checked = host.run(check=True, layout=MIXED)
+    assert host.writes() == []
+    assert not list((host.root / "etc/systemd/system").iterdir())
+    assert checked.diff["before"] == f"GPU 0: {START}\n"
+    assert checked.diff["after"] == f"GPU 0: {AFTER}\n"
+    real = host.run(layout=MIXED)
+    assert checked.result.plan == real.result.plan
+    assert checked.result.changed
+    (action,) = real.result.plan
+    assert action.reason == "2 instances stay, 1 instance goes, 1 instance is new"
+    assert action.after["destroy"] == ["1g.5gb@1"]
+    assert action.disruptive
+
+
+@pytest.mark.rows("MM-02", "MM-06")
+def test_mig_is_switched_on_and_minors_are_read_again(host_with):
+    host = host_with("H200-SXM5-141GB", "H200-SXM5-141GB")
+    host.set("shift_minors=1")
+    before = [gpu["minor"] for gpu in host.run(state="exported").result.found["gpus"]]
+    outcome = host.run(layout=[{"gpus": [1], "profiles": {"1g.18gb": 7}}])
+    gpus = outcome.result.found["gpus"]
+    assert [gpu["slices"] for gpu in gpus] == ["[MIG off]", "[1g]" * 7 + "[--]"]
+    assert [gpu["minor"] for gpu in gpus] != before
+    assert outcome.result.found["reset_required"] == []
+    host.forget()
+    assert not host.run(layout=[{"gpus": [1], "profiles": {"1g.18gb": 7}}]).result.changed  # ML-14: GPU 0 is not named
+    assert host.writes() == []
+
+
+@pytest.mark.rows("ML-14", "MM-05")
+def test_mig_is_switched_off_after_its_instances_are_gone(host):
+    host.forget()
+    outcome = host.run(layout=[{"gpus": [0], "enabled": False}])
+    assert host.writes()[-1] == "nvmlDeviceSetMigMode"
+    assert host.writes().count("nvmlGpuInstanceDestroy") == 3
+    assert outcome.result.found["gpus"][0]["slices"] == "[MIG off]"
+    assert outcome.diff["after"] == "GPU 0: [MIG off]\n"
+
+
+@pytest.mark.rows("MM-02", "MM-03")
+@pytest.mark.parametrize(
+    ("words", "key"), [("mode_change=reset", "reset_required"), ("virtualization=1", "reboot_required")]
+)
+def test_a_mode_that_waits_is_told_and_not_asked_for_twice(host_with, words, key):
+    host = host_with("A100-SXM4-40GB")
+    host.set("gpu=0", "mode_change=reset", words)
+    outcome = host.run(layout=MIXED)
+    assert outcome.result.changed
+    assert outcome.result.found[key] == [0]
+    assert [check.ok for check in outcome.result.verified] == [False]
+    assert "waits for a reset" in outcome.result.findings[0].detail
+    assert not any(word in " ".join(host.systemctl.ran) for word in ("nvidia-smi", "reset"))
+    host.forget()
+    again = host.run(layout=MIXED)
+    assert host.writes() == []
+    assert not again.result.changed
+    assert again.result.found[key] == [0]
+    host.tool("reset", str(host.state), "gpu=0")
+    host.run(layout=MIXED)
+    assert host.slices() == "[1g][--][2g----][3g------------]"
+
+
+@pytest.mark.rows("MM-03", "MM-04")
+def test_a_reset_is_made_when_asked_of_the_changed_gpu_only(host_with):
+    host = host_with("A100-SXM4-40GB", "A100-SXM4-40GB")
+    host.set("gpu=all", "mode_change=reset")
+    outcome = host.run(layout=[{"gpus": [0], "profiles": {"1g.5gb": 2}}], reset=True)
+    bus = outcome.result.found["gpus"][0]["bus_id"]
+    assert host.systemctl.ran == [f"nvidia-smi --gpu-reset -i {bus}"]
+    assert outcome.result.found["gpus"][0]["slices"].startswith("[1g][1g]")
+    # A mode that an earlier run asked for is brought about too.
+    other = host_with("A100-SXM4-40GB")
+    other.set("gpu=0", "mode_change=reset")
+    other.run(layout=MIXED)
+    assert other.run(layout=MIXED, reset=True).result.changed
+    assert other.slices() == "[1g][--][2g----][3g------------]"
+
+
+@pytest.mark.rows("S20", "ML-04")
+def test_a_busy_instance_is_refused_with_its_programs_or_waited_for(host):
+    number = next(g["id"] for g in host.run(state="exported").result.found["gpus"][0]["instances"] if g["start"] == 1)
+    host.set("gpu=0", f"process=4711,gi={number},ci=0")
+    assert host.slices() == "[1g][1g*][------][3g------------]"
+    # It fits beside the busy one.
+    assert host.run(check=True, layout=MIXED).result.plan[0].after["keep"] == ["1g.5gb@1", "3g.20gb@4"]
+    seven = [{"profiles": {"2g.10gb": 2, "3g.20gb": 1}}]
+    msg = refused(host, layout=seven)
+    assert "GPU 0 (NVIDIA A100-SXM4-40GB): it fits only when instances are gone that are busy." in msg
+    assert "End what runs on 1g.5gb@1 (pid 4711), or wait for it with busy=wait." in msg
+    lines: list[str] = []
+    tools = host.tools()
+    slept = []
+
+    def sleep(seconds):
+        slept.append(seconds)
+        if len(slept) == 3:
+            host.set("gpu=0", "no_process=4711")
+
+    tools.sleep = sleep
+    outcome = host.run(tools=tools, lines=lines, layout=seven, busy="wait", busy_timeout=60)
+    assert outcome.result.changed
+    assert len(slept) == 3
+    assert [line for line in lines if "waiting for GPU 0" in line and "more)" in line]
+    assert host.slices() == "[2g----][2g----][3g------------]"
+
+
+@pytest.mark.rows("S20")
+def test_waiting_ends_at_its_limit_and_never_begins_for_what_never_fits(host):
+    host.set("gpu=0", "process=4711")  # of the whole GPU: all instances are held
+    tools = host.tools()
+    now = [0.0]
+    tools.clock = lambda: now[0]
+    tools.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
+    assert "pid 4711" in refused(host, tools=tools, layout=[{"profiles": {}}], busy="wait", busy_timeout=11)
+    assert now[0] == 11
+    assert "at most 7" in refused(host, tools=tools, layout=[{"profiles": {"1g.5gb": 8}}], busy="wait", busy_timeout=50)
+    assert now[0] == 11
+    off = [{"enabled": False}]
+    assert "MIG can be switched off only when its instances are free" in refused(host, layout=off)
+
+
+@pytest.mark.rows("MM-02")
+def test_mig_is_not_switched_on_under_a_program(host_with):
+    host = host_with("H200-SXM5-141GB")
+    host.set("gpu=0", "process=99")
+    msg = refused(host, layout=[{"profiles": {"1g.18gb": 1}}])
+    assert "MIG can be switched on only when no program uses the GPU" in msg
+    assert "the GPU (pid 99)" in msg
+
+
+@pytest.mark.rows("ML-15", "ML-02")
+def test_every_gpu_is_planned_before_the_first_is_touched(host_with):
+    host = host_with("A100-SXM4-40GB", "A100-SXM4-40GB", "T4")
+    host.set("gpu=0", "mig=1", "gpu=1", "mig=1", "instance=0@0")
+    layout = [{"gpus": [0], "profiles": {"1g.5gb": 7}}, {"gpus": [1], "profiles": {"1g.5gb": 4, "2g.10gb": 2}}]
+    msg = refused(host, layout=layout)
+    assert "GPU 1 (NVIDIA A100-SXM4-40GB): 4 x 1g.5gb + 2 x 2g.10gb do not fit together" in msg
+    assert "Change layout[1]." in msg
+    for layout, words in (
+        ([{"profiles": {"9g.99gb": 1}}], "there is no profile 9g.99gb; this GPU has 1g.5gb, 2g.10gb"),
+        ([{"gpus": [5], "profiles": {}}], "names GPU 5, which is not there. There are 0, 1, 2."),
+        ([{"gpus": [2], "profiles": {}}], "GPU 2 (Tesla T4) cannot do MIG"),
+        ([{"profiles": {}}, {"gpus": [0], "enabled": False}], "wants something else of GPU 0"),
+        ([{"profiles": {"1g": 1}}], "is no name of a MIG profile"),
+    ):
+        assert words in refused(host, layout=layout), words
+    assert "has no label all-none. There are " in refused(host, name="all-none")
+
+
+@pytest.mark.rows("MC-12", "MC-01", "MM-07")
+def test_a_shipped_layout_and_a_file_are_applied_by_name(host_with):
+    host = host_with("A100-SXM4-40GB", "T4")
+    outcome = host.run(name="all-balanced")
+    assert outcome.result.found["gpus"][0]["slices"] == "[1g][1g][2g----][3g------------]"
+    assert outcome.result.found["gpus"][1]["slices"] == "[no MIG]"
+    config = {
+        "version": "v1",
+        "mig-configs": {"mine": [{"devices": [0], "mig-enabled": True, "mig-devices": {"1c.2g.10gb": 2}}]},
+    }
+    outcome = host.run(config=config)
+    assert outcome.result.found["gpus"][0]["slices"] == "[------][2g:1c+1c][--------------]"
+    assert [part["slices"] for part in outcome.result.found["gpus"][0]["instances"][0]["compute"]] == [1, 1]
+    exported = host.run(state="exported").result.found
+    assert exported["config"]["mig-configs"]["current"] == [
+        {"devices": "all", "mig-enabled": True, "mig-devices": {"1c.2g.10gb": 2}}
+    ]
+    assert "all-balanced" in exported["possible"]["mig-configs"]
+    host.forget()
+    assert not host.run(config=exported["config"]).result.changed
+    assert host.writes() == []
+
+
+@pytest.mark.rows("ML-06", "ML-07")
+def test_compute_instances_are_made_and_changed_inside_an_instance_that_stays(host_with):
+    host = host_with("H200-SXM5-141GB")
+    one = {"profile": "3g.71gb", "start": 4, "compute": [2, 1]}
+    first = host.run(layout=[{"instances": [one, {"profile": "1g.35gb"}]}])
+    ids = [each["id"] for each in first.result.found["gpus"][0]["instances"]]
+    host.forget()
+    second = host.run(layout=[{"instances": [{**one, "compute": [1, 1, 1]}, {"profile": "1g.35gb"}]}])
+    assert [each["id"] for each in second.result.found["gpus"][0]["instances"]] == ids
+    assert host.writes() == ["nvmlComputeInstanceDestroy", *["nvmlGpuInstanceCreateComputeInstanceWithPlacement"] * 2]
+    assert "1 with new compute instances" in second.result.plan[0].reason
+    assert host.slices() == "[1g----][--------][3g:1c+1c+1c---]".replace("[--------]", "[------]")
+
+
+@pytest.mark.rows("ML-01")
+def test_an_instance_without_compute_instance_is_seen_and_goes(host_with):
+    host = host_with("A100-SXM4-40GB")
+    host.set("gpu=0", "mig=1", "instance=19@3,ci=none")
+    assert host.slices() == "[----------][1g:0c][--------------]"
+    host.run(layout=[{"profiles": {}}])
+    assert host.slices() == "[------------------------------]"
+
+
+@pytest.mark.rows("MH-01", "MH-04")
+def test_services_are_stopped_around_a_change_and_only_then(host):
+    host.systemctl.active = {
+        "nvidia-dcgm.service": "active",
+        "nvsm.service": "inactive",
+        "dcgm-exporter.service": "active",
+    }
+    host.systemctl.active["nvidia-cdi-refresh.service"] = "inactive"
+    services = ["nvsm.service", "nvidia-dcgm.service", "dcgm-exporter.service", "absent.service"]
+    host.run(check=True, layout=MIXED, services=services, refresh_cdi=True)
+    assert host.systemctl.ran == []
+    host.run(layout=MIXED, services=services, refresh_cdi=True)
+    assert host.systemctl.ran == [
+        "systemctl stop nvidia-dcgm.service",
+        "systemctl stop dcgm-exporter.service",
+        "systemctl start dcgm-exporter.service",
+        "systemctl start nvidia-dcgm.service",
+        "systemctl restart nvidia-cdi-refresh.service",
+    ]
+    host.systemctl.ran.clear()
+    host.run(layout=MIXED, services=services, refresh_cdi=True)
+    assert host.systemctl.ran == []
+
+
+@pytest.mark.rows("MH-01")
+def test_services_are_started_again_when_the_change_fails(host):
+    host.systemctl.active = {"nvidia-dcgm.service": "active"}
+    host.set("fault=nvmlDeviceCreateGpuInstanceWithPlacement,code=UNKNOWN")
+    with pytest.raises(Failure, match=r"UNKNOWN.*The old layout is back"):
+        host.run(layout=MIXED, services=["nvidia-dcgm.service"])
+    assert host.systemctl.active == {"nvidia-dcgm.service": "active"}
+    assert host.slices() == START
+
+
+@pytest.mark.rows("ML-16", "ML-11")
+def test_a_checkpoint_reads_as_it_was_written_and_as_mig_parted_writes_it(host):
+    with Nvml() as nvml:
+        saved = checkpoint.save(read_all(nvml))
+    text = checkpoint.to_json(saved)
+    assert checkpoint.from_json(text) == saved
+    assert [(each.profile, each.start, each.size) for each in saved[0].instances] == [(0, 0, 1), (0, 1, 1), (2, 4, 4)]
+    theirs = (
+        '{"Version":"v1","MigState":{"Devices":[{"UUID":"GPU-a","MigMode":1,"GpuInstances":[{"ProfileID":2,'
+        '"Placement":{"Start":4,"Size":4},"ComputeInstances":[{"ProfileID":2,"EngProfileID":0}]}]}]}}'
+    )
+    (gpu,) = checkpoint.from_json(theirs)
+    assert (gpu.enabled, gpu.instances[0].profile, gpu.instances[0].compute[0].start) == (True, 2, -1)
+    for broken in ("", "[]", "{}", '{"Version":"v2"}', theirs.replace('"Start":4', '"Start":null'), "[" * 100000):
+        with pytest.raises(checkpoint.BadCheckpoint):
+            checkpoint.from_json(broken)
+
+
+@pytest.mark.rows("NV-02")
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["driver_state=unloaded"], "DRIVER_NOT_LOADED. Load the NVIDIA driver"),
+        (
+            ["driver_state=mismatch"],
+            "LIB_RM_VERSION_MISMATCH. The driver's library and the loaded",
+        ),
+        (["permissions=deny"], "NO_PERMISSION. Run as root"),
+        (["gpu=0", "lost=1"], "GPU_IS_LOST. The GPU has fallen off the bus"),
+    ],
+)
+def test_the_drivers_errors_say_what_to_do(host, words, said):
+    host.set(*words)
+    with pytest.raises(Failure) as failure:
+        host.run(layout=MIXED)
+    assert said in failure.value.msg
+
+
+BOARD_OF = {
+    "A100-SXM4-40GB": "A100 40GB",
+    "A100-SXM4-80GB": "A100 80GB",
+    "A30": "A30",
+    "H100-SXM5-80GB": "H100 80GB",
+    "H100-PCIe-80GB": "H100 PCIe",
+    "H200-SXM5-141GB": "H200",
+    "RTX-PRO-6000": "RTX PRO 6000",
+}
+
+
+@pytest.mark.rows("MC-06", "MC-07", "NV-04")
+@pytest.mark.parametrize("product", sorted(BOARD_OF))
+def test_the_tables_say_what_the_driver_says(host_with, product):
+    host = host_with(product)
+    with Nvml() as nvml:
+        told = nvml.profiles(nvml.gpus()[0])
+    key = {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in told}
+    known = BOARDS[BOARD_OF[product]][1]
+    assert key == {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in known}
+    assert host.writes() == []
+
+
+@pytest.mark.rows("ML-09")
+def test_a_driver_that_is_silent_while_mig_is_off_is_planned_by_the_tables(host_with):
+    host = host_with("A100-SXM4-40GB")
+    host.set("profiles_without_mig=0")
+    assert host.run(check=True, layout=MIXED).diff["after"] == f"GPU 0: {AFTER}\n"
+    host.run(layout=MIXED)
+    assert host.slices() == AFTER
+
+
+@pytest.mark.rows("ML-10")
+def test_a_place_that_the_driver_refuses_is_planned_around_once(host):
+    host.set("fault=nvmlDeviceCreateGpuInstanceWithPlacement,code=INSUFFICIENT_RESOURCES")
+    outcome = host.run(layout=[{"profiles": {"3g.20gb": 1, "1g.5gb": 3}}])
+    assert outcome.result.verified[0].ok
+    assert host.slices() == "[1g][1g][--][1g][3g------------]"
+
+
+@pytest.mark.rows("ML-04")
+def test_what_becomes_busy_after_the_plan_is_not_destroyed(host):
+    number = next(g["id"] for g in host.run(state="exported").result.found["gpus"][0]["instances"] if g["start"] == 1)
+    host.systemctl.active = {"nvidia-dcgm.service": "active"}
+    run = host.systemctl.run
+
+    def start_a_program(argv, **more):
+        if argv[1] == "stop":
+            host.set("gpu=0", f"process=5,gi={number},ci=0")
+        return run(argv, **more)
+
+    host.systemctl.run = start_a_program
+    host.forget()
+    with pytest.raises(Failure, match=r"1g.5gb@1 has become busy since the plan was made"):
+        host.run(layout=MIXED, services=["nvidia-dcgm.service"])
+    assert host.writes() == []
