@@ -23,15 +23,17 @@ _NOT_RUNNABLE = 126
 
 
 class Host:
-    """What is asked beside files. Tests give their own: a tree of recorded files has no commands and no NVML."""
+    """The files below ``root``, and what is asked beside them.
 
-    def __init__(
-        self, root: str = "/", pynvml: str = "", timeout: float = 20.0, runner: Optional[Runner] = None
-    ) -> None:
+    ``asks``: whether NVML and nvidia-smi are asked; by default where the files are those of the running machine.
+    """
+
+    def __init__(self, root: str = "/", pynvml: str = "", timeout: float = 20.0, asks: Optional[bool] = None) -> None:
         self.tree = Tree(root, "host", Problems())
         self.opener: Opener = lambda: Nvml(pynvml)
         self.timeout = timeout
-        self.runner = runner or Runner()
+        self.runner = Runner()
+        self.asks = self.tree.live if asks is None else asks
 
     def command(self, argv: Sequence[str], timeout: float) -> Tuple[int, str]:
         """Exit code and output; OSError when the program is not there or does not end in time."""
@@ -81,7 +83,7 @@ def as_dict(found: Found) -> Dict[str, Any]:
 
 
 def _nvml(host: Host) -> Tuple[Session, List[Card]]:
-    if not host.tree.live:
+    if not host.asks:
         return Session("not_asked", "the files are not those of the running machine"), []
     session, cards = _inventory.read(host.opener, host.tree.problems.add)
     if session.state != _inventory.OK:
@@ -92,7 +94,7 @@ def _nvml(host: Host) -> Tuple[Session, List[Card]]:
 def _nvidia_smi(host: Host, path: str, session: Session) -> Tuple[Smi, List[Mapping[str, str]]]:
     """nvidia-smi's answer, asked for only where NVML could not be."""
     smi = Smi(path)
-    if not host.tree.live or session.state == _inventory.OK or not path:
+    if not host.asks or session.state == _inventory.OK or not path:
         return smi, []
     rows: List[Mapping[str, str]] = []
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Optional, Pattern, Set, Tuple
 
 from .._gpu import _pci_ids
-from ._tree import AS_ROOT, Tree
+from ._tree import AS_ROOT, Tree, read_file
 
 _MAPS = 8 * 1024 * 1024
 _FILES = re.compile(r"\A/dev/(nvidia[^/]*|nvidia-caps(-imex-channels)?/.+|gdrdrv)\Z")
@@ -108,8 +108,7 @@ def _open_files(folder: str, drm: Dict[str, str]) -> Set[str]:
 
 def _mapped(path: str) -> Tuple[bool, bool]:
     """Whether libraries of the driver are mapped, and whether one of them is not on disk any more."""
-    with open(path, "rb") as file:
-        text = file.read(_MAPS)
+    text = read_file(path, _MAPS)
     if b"libnvidia-" not in text and b"libcuda" not in text:
         return False, False
     lines = [line for line in text.decode("utf-8", "replace").splitlines() if _LIBRARY.search(line)]
@@ -118,8 +117,7 @@ def _mapped(path: str) -> Tuple[bool, bool]:
 
 def _line(path: str, limit: int = 256) -> str:
     try:
-        with open(path, "rb") as file:
-            return file.read(limit).decode("utf-8", "replace").strip()
+        return read_file(path, limit).decode("utf-8", "replace").strip()
     except OSError:
         return ""
 

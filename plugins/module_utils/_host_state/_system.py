@@ -11,7 +11,7 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Dict, List
 
-from ._tree import AS_ROOT, Tree
+from ._tree import AS_ROOT, Tree, read_file
 
 EFI = "/sys/firmware/efi"
 SECURE_BOOT = f"{EFI}/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -119,8 +119,7 @@ def _container(tree: Tree) -> str:
 def _of_init(tree: Tree) -> str:
     # Read as they are: an ordinary user may not, and then it is no container's init that one is allowed to see.
     try:
-        with open(tree.place("/proc/1/environ"), "rb") as file:
-            words = file.read(64 * 1024).split(b"\0")
+        words = read_file(tree.place("/proc/1/environ"), 64 * 1024).split(b"\0")
     except OSError:
         return ""
     for word in words:

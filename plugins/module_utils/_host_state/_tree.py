@@ -82,7 +82,7 @@ class Tree:
     def data(self, path: str, limit: int = TEXT) -> bytes:
         """A file's bytes; of one that is longer than ``limit`` the beginning, with a problem."""
         try:
-            content = self._read(path, limit)
+            content = read_file(self.place(path), limit)
         except OSError as error:
             self.failed(path, error)
             return b""
@@ -146,19 +146,20 @@ class Tree:
         why = f"could not be read: {error.strerror or error}"
         self.problems.add(self.part, path, why, AS_ROOT if denied else "Look at the file.")
 
-    def _read(self, path: str, limit: int) -> bytes:
-        # Without waiting: a pipe in a file's place must not hold the run.
-        descriptor = os.open(self.place(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
-        try:
-            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                raise OSError(errno.EINVAL, "is not a regular file")
-            parts, size = [], 0
-            while size <= limit:
-                part = os.read(descriptor, min(limit + 1 - size, 1024 * 1024))
-                if not part:
-                    break
-                parts.append(part)
-                size += len(part)
-            return b"".join(parts)
-        finally:
-            os.close(descriptor)
+
+def read_file(place: str, limit: int) -> bytes:
+    """At most ``limit`` + 1 bytes of a regular file; OSError for all else. A pipe in its place does not hold the run."""
+    descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError(errno.EINVAL, "is not a regular file")
+        parts, size = [], 0
+        while size <= limit:
+            part = os.read(descriptor, min(limit + 1 - size, 1024 * 1024))
+            if not part:
+                break
+            parts.append(part)
+            size += len(part)
+        return b"".join(parts)
+    finally:
+        os.close(descriptor)
