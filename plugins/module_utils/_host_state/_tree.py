@@ -148,7 +148,7 @@ class Tree:
 
 
 def read_file(place: str, limit: int) -> bytes:
-    """At most ``limit`` + 1 bytes of a regular file; OSError for all else. A pipe in its place does not hold the run."""
+    """At most ``limit`` + 1 bytes of a regular file; OSError for all else. A pipe in its place does not hold it up."""
     descriptor = os.open(place, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):

@@ -34,6 +34,7 @@ from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.host_state.tree
 
 Answer = tuple[dict[str, Any], dict[str, Any]]
 CHECKOUT = Path(__file__).resolve().parents[4]
+PASSED_THROUGH = ("virtualization=1", "persistence=1", "domain=0", "bus=0", "device=6")
 UUID = "GPU-00000000-0000-0000-0000-000000334960"
 
 
@@ -98,7 +99,7 @@ def test_the_double_gives_what_the_real_h200_gave(play: Play) -> None:
     real = truth("h200/gpu_info-idle.json")
     host = play("--product", "H200-SXM5-141GB", "--count", "1")
     host.double.set(
-        "permissions=allow", "gpu=0", f"uuid={UUID}", f"serial={real['gpus'][0]['serial']}", "virtualization=1"
+        "permissions=allow", "gpu=0", f"uuid={UUID}", f"serial={real['gpus'][0]['serial']}", *PASSED_THROUGH
     )
     read, findings = host.read(recorded("h200"))
     assert read["gpus"] == real["gpus"]
@@ -114,7 +115,7 @@ def test_the_double_and_the_files_of_an_h100_equal_its_nvidia_smi(play: Play) ->
     host = play("--product", "H100-SXM5-80GB", "--count", "1")
     one = xml.find("gpu")
     words = [f"{key}={one.findtext(path)}" for key, path in (("uuid", "uuid"), ("serial", "serial"))]
-    host.double.set("permissions=allow", "gpu=0", *words, "virtualization=1", "persistence=1")
+    host.double.set("permissions=allow", "gpu=0", *words, *PASSED_THROUGH)
     assert compare(host.read(recorded("h100"))[0], xml) == []
 
 
@@ -155,9 +156,9 @@ def test_gpus_in_every_state_of_mig(play: Play) -> None:
 @pytest.mark.rows("S20")
 def test_processes_on_gpus_and_instances_are_told(play: Play) -> None:
     host = play("--product", "H100-SXM5-80GB", "--count", "2")
-    host.double.set("permissions=allow", "gpu=0", "process=4711:compute:0:512", "gpu=1", "mig=1", "instance=9@0")
+    host.double.set("permissions=allow", "gpu=0", "process=4711,mib=512", "gpu=1", "mig=1", "instance=9@0")
     (instance,) = host.read()[0]["gpus"][1]["mig"]["instances"]
-    host.double.set("gpu=1", f"process=4712:compute:{instance['id']}:0:64")
+    host.double.set("gpu=1", f"process=4712,gi={instance['id']},ci=0,mib=64")
     files = {"/proc/4711/fd/3": "-> /dev/nvidia0", "/proc/4711/maps": "", "/proc/4711/comm": "train\n"}
     processes = {one["pid"]: one for one in host.read(files)[0]["processes"]}
     assert processes[4711]["name"] == "train"
@@ -169,7 +170,8 @@ def test_processes_on_gpus_and_instances_are_told(play: Play) -> None:
 
 def test_a_user_who_may_not_list_instances_still_sees_the_devices(play: Play) -> None:
     host = play("--product", "H100-SXM5-80GB", "--count", "1")
-    host.double.set("permissions=deny", "gpu=0", "mig=1", "instance=9@4")
+    host.double.set("permissions=allow", "gpu=0", "mig=1", "instance=9@4")
+    host.double.set("fault=nvmlDeviceGetGpuInstances,code=NO_PERMISSION,times=forever")
     read, _findings = host.read()
     (instance,) = read["gpus"][0]["mig"]["instances"]
     assert (instance["profile"], instance["start"]) == ("", -1)
@@ -279,7 +281,7 @@ def test_the_module_returns_what_it_documents(tmp_path: Path, name: str) -> None
 
 def test_a_full_host_is_documented_down_to_the_leaves(play: Play, tmp_path: Path) -> None:
     host = play("--product", "A100-SXM4-40GB", "--count", "1")
-    host.double.set("permissions=allow", "gpu=0", "mig=1", "instance=9@4", "process=7:compute:1:0:64")
+    host.double.set("permissions=allow", "gpu=0", "mig=1", "instance=9@4", "process=7")
     ko = "/lib/modules/6.8.0/updates/nvidia.ko"
     read, findings = host.read(
         {
