@@ -119,7 +119,6 @@ def test_the_double_and_the_files_of_an_h100_equal_its_nvidia_smi(play: Play) ->
     assert compare(host.read(recorded("h100"))[0], xml) == []
 
 
-@pytest.mark.rows("S18")
 def test_the_mig_layout_with_placements_uuids_and_processes(play: Play) -> None:
     host = play("--product", "H100-SXM5-80GB", "--count", "2")
     host.double.set("permissions=allow", "gpu=1", "mig=1", "instance=9@4", "instance=19@0")
@@ -153,7 +152,6 @@ def test_gpus_in_every_state_of_mig(play: Play) -> None:
     assert set(findings) == {"mig.empty", "mig.pending"}
 
 
-@pytest.mark.rows("S20")
 def test_processes_on_gpus_and_instances_are_told(play: Play) -> None:
     host = play("--product", "H100-SXM5-80GB", "--count", "2")
     host.double.set("permissions=allow", "gpu=0", "process=4711,mib=512", "gpu=1", "mig=1", "instance=9@0")
