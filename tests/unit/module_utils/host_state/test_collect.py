@@ -8,8 +8,6 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -247,34 +245,6 @@ def test_a_container_with_nvml_and_no_sysfs_knows_its_gpus(play: Play) -> None:
     )
     assert {one["part"] for one in read["problems"]} >= {"pci", "host"}
     assert read["needs"]["flavour"] == "open"
-
-
-def run_module(root: Path, **more: Any) -> dict[str, Any]:
-    """The module as Ansible starts it."""
-    arguments = {"ANSIBLE_MODULE_ARGS": {"root": str(root), "_ansible_remote_tmp": str(root.parent), **more}}
-    done = subprocess.run(
-        [sys.executable, "-m", "ansible_collections.gpufleet.nvidia.plugins.modules.gpu_info"],
-        input=json.dumps(arguments),
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-    )
-    assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
-
-
-@pytest.mark.parametrize("name", ["", "2xh200"])
-def test_the_module_returns_what_it_documents(tmp_path: Path, name: str) -> None:
-    root = tmp_path / "root"
-    root.mkdir()
-    grow(root, recorded(name) if name else {})
-    answer = run_module(root)
-    assert undocumented("gpu_info", answer) == []
-    assert answer["changed"] is False
-    checked = run_module(root, _ansible_check_mode=True)
-    assert (checked["found"], checked["findings"]) == (answer["found"], answer["findings"])
 
 
 def test_a_full_host_is_documented_down_to_the_leaves(play: Play, tmp_path: Path) -> None:
