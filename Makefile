@@ -1,6 +1,6 @@
 # Thin targets: each makes sure that the environment is there (scripts/setup), then calls one program.
 .DEFAULT_GOAL := help
-.PHONY: help practice practice-down nvml test test-all lint bench rows clean
+.PHONY: help practice practice-down nvml test test-hosts test-all lint bench rows clean
 SHELL := /bin/bash
 
 RUN := scripts/setup && PYTHONPATH=$(CURDIR)/build/collections ANSIBLE_COLLECTIONS_PATH=$(CURDIR)/build/collections build/venv/bin/python -m ansible_collections.gpufleet.nvidia.tests
@@ -21,6 +21,9 @@ nvml: ## the NVML double, into build/nvml: libnvidia-ml.so.1 and nvml-double (te
 test: ## gates, unit tests, and integration tests on the testbed: about 20 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
 
+test-hosts: ## on systemd hosts in podman (root): the host plane, and a scenario for each role of hosts; some minutes
+	@$(RUN).gates.stages hosts host-roles
+
 test-all: ## `make test`, and what takes long: role scenarios, oldest ansible-core, long tests
 	@$(RUN).gates.stages --all
 
@@ -35,4 +38,5 @@ rows: ## write docs/rows.md, the rows done and not done, from the tests of the l
 
 clean: ## remove what the build made in this checkout; the cache outside stays
 	@if [ -e build/practice ] && [ -e build/venv ]; then $(RUN).testbed.practice down; fi
+	@if [ -e build/hosts ] && [ -e build/venv ]; then $(RUN).testbed.hosts down; fi
 	@rm -rf build/venv build/collections build/nvml build/rows build/practice .mypy_cache .pytest_cache .ruff_cache .hypothesis

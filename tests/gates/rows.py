@@ -24,8 +24,14 @@ from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 PAGE = CHECKOUT / "docs/rows.md"
 LIST = CHECKOUT / "tests/fixtures/rows.yaml"
 EVIDENCE = CHECKOUT / "build/rows"
-# Where the tests of each stage lie; those marked long lie anywhere.
-FOLDERS = {"unit": "tests/unit/", "integration": "tests/integration/", "gates-fail": "tests/gates/", "long": ""}
+# Where the tests of each stage lie; those marked long or hosts lie anywhere.
+FOLDERS = {
+    "unit": "tests/unit/",
+    "integration": "tests/integration/",
+    "gates-fail": "tests/gates/",
+    "long": "",
+    "hosts": "",
+}
 
 Rows = Mapping[str, Iterable[str]]
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Runs molecule's scenarios, one for each role, all or those named. Exit status 0 only if all passed."""
+"""Runs molecule's scenarios, one for each role: all, those named, or with --hosts or --clusters those that work there.
+
+Exit status 0 only if all passed.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+import yaml
 
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 
@@ -22,9 +27,15 @@ def scenarios() -> list[str]:
     return sorted(path.parent.name for path in MOLECULE.glob("*/molecule.yml"))
 
 
+def on_hosts(name: str) -> bool:
+    """Whether a scenario works on test hosts, by the group of its play; the others do on a practice cluster."""
+    return bool(yaml.safe_load((MOLECULE / name / "converge.yml").read_text())[0]["hosts"] == "gpu_hosts")
+
+
 def run(name: str) -> bool:
     """One scenario from create to destroy; what it says is shown only when it fails."""
     start = time.monotonic()
+    config = MOLECULE / ("hosts.yml" if on_hosts(name) else "config.yml")
     print(f"{name}: running", flush=True)
     with tempfile.TemporaryDirectory(prefix=f"gpufleet-{name}-") as folder:
         variables = os.environ | {
@@ -34,7 +45,7 @@ def run(name: str) -> bool:
             "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}",
         }
         ended = subprocess.run(
-            [TOOLS / "molecule", "--base-config", MOLECULE / "config.yml", "test", "--scenario-name", name],
+            [TOOLS / "molecule", "--base-config", config, "test", "--scenario-name", name],
             cwd=CHECKOUT,
             env=variables,
             stdin=subprocess.DEVNULL,
@@ -52,10 +63,14 @@ def run(name: str) -> bool:
 
 def main(names: list[str]) -> int:
     known = scenarios()
-    unknown = sorted(set(names) - set(known))
-    if unknown or not known:
-        sys.exit(f"There is no scenario {', '.join(unknown)}; there are: {', '.join(known)}")
-    results = [run(name) for name in names or known]
+    if names in ([], ["--hosts"], ["--clusters"]):
+        chosen = [name for name in known if not names or on_hosts(name) == (names == ["--hosts"])]
+    else:
+        chosen = names
+    unknown = sorted(set(chosen) - set(known))
+    if unknown or not chosen:
+        sys.exit(f"There is no scenario {', '.join(unknown or names)}; there are: {', '.join(known)}")
+    results = [run(name) for name in chosen]
     print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
     return 0 if all(results) else 1
 

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 
 PYTHON = sys.executable
 HERE = "ansible_collections.gpufleet.nvidia.tests"
-QUICK = ("-m", "not long")
+QUICK = ("-m", "not long and not hosts")
 ROWS = CHECKOUT / "build/rows"
 
 
@@ -58,9 +58,21 @@ STAGES: tuple[Stage, ...] = (
         *QUICK,
     ),
     pytest_stage("gates-fail", "each gate fails on a planted fault", "tests/gates", *QUICK),
-    pytest_stage("long", "tests marked long", "tests", "-m", "long", long=True),
+    pytest_stage("long", "tests marked long", "tests", "-m", "long and not hosts", long=True),
+    pytest_stage("hosts", "on systemd hosts in podman", "tests/integration", "-m", "hosts", long=True),
+    Stage(
+        "host-roles",
+        "a scenario for each role of hosts",
+        (PYTHON, "-m", f"{HERE}.gates.scenarios", "--hosts"),
+        long=True,
+    ),
     Stage("floor-ansible", "the oldest ansible-core", (PYTHON, "-m", f"{HERE}.gates.floor", "ansible"), long=True),
-    Stage("molecule", "a scenario for each role", (PYTHON, "-m", f"{HERE}.gates.scenarios"), long=True),
+    Stage(
+        "molecule",
+        "a scenario for each role of clusters",
+        (PYTHON, "-m", f"{HERE}.gates.scenarios", "--clusters"),
+        long=True,
+    ),
     Stage("rows", "docs/rows.md claims only what these tests proved", (PYTHON, "-m", f"{HERE}.gates.rows", "check")),
 )
 

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The NVML double: a library that plays a host's GPUs from a state file, and the program that makes and changes it.
+"""The NVML double: a library that plays a host's GPUs from a state file, and the programs to it.
 
 python -m ansible_collections.gpufleet.nvidia.tests.testbed.nvml FOLDER
 """
@@ -24,12 +24,14 @@ from ..programs import ProgramError, Report, cache_dir, locked, say
 HERE = Path(__file__).resolve().parent
 LIBRARY = "libnvidia-ml.so.1"
 PROGRAM = "nvml-double"
+SMI = "nvidia-smi"
 SHARED = ("codes.c", "file.c", "geometry.c", "products.c")
 FLAGS = ("-std=gnu11", "-g", "-Wall", "-Wextra", "-Werror", "-fPIC")
 #: What is made, and from what beside the shared sources.
 PARTS = {
     LIBRARY: ("-shared", "-fvisibility=hidden", f"-Wl,-soname,{LIBRARY}", "library.c"),
     PROGRAM: ("program.c",),
+    SMI: ("smi.c",),
 }
 
 

@@ -99,3 +99,19 @@ void state_close(struct state *state)
         close(state->file);
     *state = (struct state){.file = -1};
 }
+
+void write_log(const char *function, bool writes, const char *arguments, int code, const char *name, const char *made)
+{
+    const char *path = getenv("NVML_DOUBLE_LOG");
+    char line[1024];
+    if (!path || !*path)
+        return;
+    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+    int size = snprintf(line, sizeof line,
+                        "{\"pid\":%d,\"function\":\"%s\",\"write\":%s,\"arguments\":{%s},\"result\":%d,\"name\":\"%s\",\"made\":{%s}}\n",
+                        (int)getpid(), function, writes ? "true" : "false", arguments, code, name, made);
+    if (file < 0 || write(file, line, size) != size)
+        fprintf(stderr, "nvml-double: the log %s cannot be written\n", path);
+    if (file >= 0)
+        close(file);
+}

@@ -341,18 +341,20 @@ int mode_set(struct host *host, struct gpu *gpu, uint mode, uint *activation)
     return OK;
 }
 
-const char *gpu_reset(struct host *host, struct gpu *gpu)
+const char *gpu_refuses_reset(const struct gpu *gpu)
 {
     if (gpu->clients || in_use(gpu, NOBODY, NOBODY))
-        return "in use by another client";
-    if (gpu->mode_change == NEEDS_REBOOT)
-        return "a reset is not supported here, the host must be rebooted";
+        return "In use by another client";
+    return gpu->mode_change == NEEDS_REBOOT ? "Not Supported" : NULL;
+}
+
+void gpu_reset(struct host *host, struct gpu *gpu)
+{
     without_instances(gpu);
     gpu->lost = 0;
     gpu->remap_pending = 0;
     gpu->ecc_current = gpu->ecc_pending;
     pending_becomes_current(host, gpu);
-    return NULL;
 }
 
 static void start_driver(struct host *host, bool boot)

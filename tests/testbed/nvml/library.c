@@ -5,7 +5,6 @@
  *
  * Every call is begin() ... end(): lock and read the state, apply the faults, do the work, publish, log, unlock. The functions
  * below hold only the work. */
-#include <fcntl.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -104,22 +103,9 @@ struct call {
 
 static uint users; /* nvmlInit less nvmlShutdown */
 
-static void write_log(const struct call *call, const char *name, int code)
+static void note(const struct call *call, const char *name, int code)
 {
-    const char *path = getenv("NVML_DOUBLE_LOG");
-    char line[1024];
-    if (!path || !*path)
-        return;
-    int file = open(path, O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
-    if (file < 0)
-        return;
-    int size = snprintf(line, sizeof line,
-                        "{\"pid\":%d,\"function\":\"%s\",\"write\":%s,\"arguments\":{%s},\"result\":%d,\"name\":\"%s\",\"made\":{%s}}\n",
-                        (int)getpid(), call->function, call->purpose == WRITE ? "true" : "false", call->arguments, code, name,
-                        call->made);
-    if (write(file, line, size) != size)
-        fprintf(stderr, "nvml-double: the log %s cannot be written\n", path);
-    close(file);
+    write_log(call->function, call->purpose == WRITE, call->arguments, code, name, call->made);
 }
 
 static int end(struct call *call, int code)
@@ -132,12 +118,12 @@ static int end(struct call *call, int code)
         }
     }
     if (call->after == KILL) {
-        write_log(call, "KILLED_AFTER", code);
+        note(call, "KILLED_AFTER", code);
         raise(SIGKILL);
     }
     if (call->after != OK)
         code = call->after;
-    write_log(call, code_name(code), code);
+    note(call, code_name(code), code);
     state_close(&call->state);
     return code;
 }
@@ -195,7 +181,7 @@ __attribute__((format(printf, 4, 5))) static bool begin(struct call *call, const
     int now = due(call);
     if (now == KILL) {
         state_publish(&call->state);
-        write_log(call, "KILLED_BEFORE", UNKNOWN);
+        note(call, "KILLED_BEFORE", UNKNOWN);
         raise(SIGKILL);
     }
     if (now == OK && call->host->driver_state == UNLOADED)

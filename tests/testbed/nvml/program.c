@@ -669,9 +669,10 @@ static void reset(struct host *host, char **arguments)
         stop("reset STATE gpu=N|all");
     chosen(host, strtok(NULL, ""), &from, &to);
     for (uint i = from; i < to; i++) {
-        const char *why = gpu_reset(host, &host->gpus[i]);
+        const char *why = gpu_refuses_reset(&host->gpus[i]);
         if (why)
             stop("GPU %u cannot be reset: %s", i, why);
+        gpu_reset(host, &host->gpus[i]);
     }
 }
 

@@ -113,6 +113,8 @@ const char *state_create(const char *path, const struct host *host);
 const char *state_open(struct state *state, const char *path); /* locks; NULL, or why not */
 const char *state_publish(struct state *state);                /* makes changes of state->host the state */
 void state_close(struct state *state);
+/* One line of JSON to the file that NVML_DOUBLE_LOG names; arguments and made are the insides of objects. */
+void write_log(const char *function, bool writes, const char *arguments, int code, const char *name, const char *made);
 
 /* --- geometry.c: what the driver does; each answers with a code of NVML --- */
 uint gi_id(const struct host *host, const struct gpu *gpu, uint start, uint size);
@@ -136,7 +138,8 @@ void mig_uuid(const struct gpu *gpu, uint gi, uint ci, char uuid[UUID_SIZE]);
 void gpu_uuid(const char *seed, uint index, char uuid[UUID_SIZE]);
 
 int mode_set(struct host *host, struct gpu *gpu, uint mode, uint *activation);
-const char *gpu_reset(struct host *host, struct gpu *gpu); /* NULL, or why not */
+const char *gpu_refuses_reset(const struct gpu *gpu); /* NULL, or why */
+void gpu_reset(struct host *host, struct gpu *gpu);
 void driver_reload(struct host *host);
 void host_reboot(struct host *host);
 bool in_use(const struct gpu *gpu, uint gi, uint ci); /* NOBODY: anywhere in what contains it */

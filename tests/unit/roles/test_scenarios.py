@@ -23,11 +23,23 @@ def test_a_role_has_a_scenario_that_calls_it_alone(role: str) -> None:
         assert (MOLECULE / role / name).is_file(), name
 
 
-def test_the_sequence_is_whole_and_no_scenario_has_its_own() -> None:
-    config = yaml.safe_load((MOLECULE / "config.yml").read_text(encoding="utf-8"))
-    order = ["check", "verify ../shared/unwritten.yml", "converge", "idempotence", "verify", "side_effect"]
-    sequence = config["scenario"]["test_sequence"]
-    assert [step for step in sequence if step in order] == order
+@pytest.mark.parametrize(
+    ("config", "unwritten"), [("config.yml", "../shared/unwritten.yml"), ("hosts.yml", "../hosts/unchanged.yml")]
+)
+def test_the_sequence_is_whole(config: str, unwritten: str) -> None:
+    sequence = yaml.safe_load((MOLECULE / config).read_text(encoding="utf-8"))["scenario"]["test_sequence"]
+    order = ["check", f"verify {unwritten}", "converge", "idempotence", "verify", "side_effect"]
+    start = sequence.index("check")
+    assert sequence[start : start + len(order)] == order
     assert sequence[-2:] == ["verify verify_absent.yml", "destroy"]
+    assert (MOLECULE / "a" / unwritten).resolve().is_file()
+
+
+def test_what_is_given_back_on_hosts_is_their_disks_as_they_were() -> None:
+    sequence = yaml.safe_load((MOLECULE / "hosts.yml").read_text(encoding="utf-8"))["scenario"]["test_sequence"]
+    assert sequence[sequence.index("side_effect") + 1] == "verify ../hosts/unchanged.yml"
+
+
+def test_no_scenario_has_a_sequence_of_its_own() -> None:
     for file in MOLECULE.glob("*/molecule.yml"):
         assert "scenario" not in (yaml.safe_load(file.read_text(encoding="utf-8")) or {}), file.parent.name

@@ -1,0 +1,134 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What changes a host, on real ones: units of systemd, and a process that is killed at each of its steps."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
+
+pytestmark = pytest.mark.hosts
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+PARTS = ("plugins/module_utils/_plan.py", "plugins/module_utils/_host", "tests/helpers/faults.py")
+LIBRARY = "/tmp/library"
+MODULE = "ansible_collections.gpufleet.nvidia"
+
+# A component in small: a unit, its configuration, a file of the host that it changes; and the way back.
+COMPONENT = f"""
+import sys
+from {MODULE}.plugins.module_utils._host._commands import Runner
+from {MODULE}.plugins.module_utils._host._files import Files
+from {MODULE}.plugins.module_utils._host._journal import Journal
+from {MODULE}.plugins.module_utils._host._systemd import Units
+from {MODULE}.tests.helpers.faults import Steps
+
+UNIT = (
+    "[Service]\\nType=oneshot\\nRemainAfterExit=yes\\nExecStart=/bin/true\\n"
+    "[Install]\\nWantedBy=multi-user.target\\n"
+)
+
+def present(steps):
+    files, units = Files(watch=steps), Units(Runner(steps))
+    with Journal(files, "sample") as journal:
+        journal.make_folder("/etc/sample")
+        journal.write("/etc/sample/config", "a = 1\\n", 0o600)
+        journal.write("/etc/issue", "GPU host\\n")
+        if journal.write("/etc/systemd/system/sample.service", UNIT) or units.state("sample.service").needs_reload:
+            units.reload()
+        journal.note("enabled", units.state("sample.service").enabled)
+        units.enable("sample.service")
+        units.start("sample.service")
+
+def absent(steps):
+    files, units = Files(watch=steps), Units(Runner(steps))
+    with Journal(files, "sample") as journal:
+        if units.state("sample.service").exists:
+            units.stop("sample.service")
+            units.disable("sample.service")
+        journal.forget("enabled")
+        assert journal.give_back() == []
+        units.reload()
+
+steps = Steps(int(sys.argv[2]), sys.argv[3])
+(present if sys.argv[1] == "present" else absent)(steps)
+print(len(steps.said))
+"""
+
+
+@pytest.fixture
+def library(host: Host) -> Host:
+    """A host with the collection's host library, as a module has it."""
+    files = [str(path) for part in PARTS for path in _files(CHECKOUT / part)]
+    packed = subprocess.run(["tar", "-C", CHECKOUT, "-c", *files], capture_output=True, check=True).stdout
+    root = f"{LIBRARY}/{MODULE.replace('.', '/')}"
+    host.run(f"mkdir -p {root} && tar -C {root} -x", stdin=packed)
+    host.put("/tmp/component.py", COMPONENT)
+    return host
+
+
+def _files(path: Path) -> list[Path]:
+    found = [path] if path.is_file() else sorted(path.glob("*.py"))
+    return [one.relative_to(CHECKOUT) for one in found]
+
+
+def component(host: Host, state: str, at: int = 0, moment: str = "before") -> subprocess.CompletedProcess[str]:
+    command = f"PYTHONPATH={LIBRARY} python3 -B /tmp/component.py {state} {at} {moment}"
+    return host.run(command, check=at == 0)
+
+
+def test_units_are_enabled_started_stopped_and_given_back(library: Host) -> None:
+    before = library.snapshot()
+    component(library, "present")
+    assert library.run(["systemctl", "is-enabled", "sample.service"]).stdout == "enabled\n"
+    assert library.run(["systemctl", "is-active", "sample.service"]).stdout == "active\n"
+    second = library.snapshot()
+    component(library, "present")
+    assert differences(second, library.snapshot()) == []
+    component(library, "absent")
+    assert library.run(["systemctl", "is-active", "sample.service"], check=False).stdout == "inactive\n"
+    assert differences(before, library.snapshot()) == []
+
+
+def test_a_unit_that_fails_tells_its_own_words(library: Host) -> None:
+    library.put(
+        "/etc/systemd/system/sad.service", "[Service]\nType=oneshot\nExecStart=/bin/sh -c 'echo no GPU; exit 1'\n"
+    )
+    program = (
+        f"from {MODULE}.plugins.module_utils._host._commands import Runner\n"
+        f"from {MODULE}.plugins.module_utils._host._systemd import Units\n"
+        "Units(Runner()).start('sad.service')\n"
+    )
+    done = library.run(["env", f"PYTHONPATH={LIBRARY}", "python3", "-B", "-c", program], check=False)
+    assert "sad.service did not start: no GPU" in done.stderr
+    library.run("rm /etc/systemd/system/sad.service; systemctl daemon-reload; systemctl reset-failed")
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_run_killed_at_any_step_is_finished_by_the_next_and_given_back(library: Host, state: str) -> None:
+    before = library.snapshot()
+    if state == "absent":
+        component(library, "present")
+    steps = int(component(library, state).stdout)
+    component(library, "absent")
+    assert steps >= 15
+    killed = 0
+    for at in range(1, steps + 1):
+        if state == "absent":
+            component(library, "present")
+        done = component(library, state, at, "after" if at % 2 else "before")
+        assert done.returncode == 137, done.stderr
+        killed += 1
+        component(library, state)
+        if state == "present":
+            assert library.get("/etc/issue") == b"GPU host\n"
+            component(library, "absent")
+        if at % 5 == 0 or at == steps:
+            assert differences(before, library.snapshot()) == []
+    assert killed == steps

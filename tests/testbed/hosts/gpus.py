@@ -1,0 +1,72 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""GPUs for a test host: the NVML double where NVIDIA's packages put the library, and pynvml of the controller."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pynvml
+
+from ansible_collections.gpufleet.nvidia.tests.testbed import nvml
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.host import Host
+
+LIBRARY = "/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.1"
+#: Not among what a snapshot sees: it plays the hardware.
+STATE = "/var/lib/nvml-double/state"
+LOG = "/var/lib/nvml-double/calls.jsonl"
+VARIABLES = {"NVML_DOUBLE_STATE": STATE, "NVML_DOUBLE_LOG": LOG}
+PROGRAM = "/usr/local/bin/nvml-double"
+# What a boot does to GPUs, before any service may look at them.
+AT_BOOT = f"""\
+[Unit]
+Description=What a boot does to the GPUs
+DefaultDependencies=no
+After=local-fs.target
+Before=sysinit.target
+
+[Service]
+Type=oneshot
+ExecStart={PROGRAM} reboot {STATE}
+
+[Install]
+WantedBy=sysinit.target
+"""
+
+
+def install(host: Host, *products: str) -> None:
+    """Give a host GPUs: ``install(host, "--product", "A30", "--count", "2")``, as ``nvml-double create`` has them.
+
+    Every process finds them: those that come by SSH or sudo (/etc/environment), and units of systemd.
+    """
+    folder = nvml.build(host_report)
+    host.put(LIBRARY, folder / nvml.LIBRARY)
+    host.put(PROGRAM, folder / nvml.PROGRAM, mode=0o755)
+    host.put("/usr/bin/nvidia-smi", folder / nvml.SMI, mode=0o755)
+    host.put("/usr/lib/python3/dist-packages/pynvml.py", Path(pynvml.__file__))
+    host.put("/etc/environment", "".join(f"{name}={value}\n" for name, value in VARIABLES.items()))
+    words = " ".join(f"{name}={value}" for name, value in VARIABLES.items())
+    host.put("/etc/systemd/system.conf.d/nvml-double.conf", f"[Manager]\nDefaultEnvironment={words}\n")
+    host.put("/etc/systemd/system/nvml-double-boot.service", AT_BOOT)
+    host.run(["mkdir", "-p", str(Path(STATE).parent)])
+    host.run([PROGRAM, "create", *products, STATE])
+    host.run("ldconfig; systemctl daemon-reexec; systemctl enable --quiet nvml-double-boot.service")
+
+
+def host_report(_line: str) -> None:
+    """The double is built in seconds; nobody needs to know."""
+
+
+def show(host: Host) -> dict[str, Any]:
+    """The state of the host's GPUs, past NVML."""
+    told: dict[str, Any] = json.loads(host.run([PROGRAM, "show", STATE]).stdout)
+    return told
+
+
+def calls(host: Host) -> list[dict[str, Any]]:
+    """Every call of NVML so far, by whichever process."""
+    text = host.get(LOG).decode() if host.exists(LOG) else ""
+    return [json.loads(line) for line in text.splitlines()]

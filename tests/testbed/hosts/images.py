@@ -1,0 +1,152 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Images of hosts: a Debian root from debootstrap, made once, and kept in podman's storage by its recipe."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, podman, prepare
+from ansible_collections.gpufleet.nvidia.tests.testbed.processes import _die_with_starter
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
+
+REPOSITORY = "localhost/gpufleet-host"
+PACKAGES = (
+    *("ca-certificates", "dbus", "iproute2", "kmod", "openssh-server", "pciutils", "procps", "python3", "sudo"),
+    *("systemd", "systemd-sysv"),
+)
+#: A user as administrators have one: no password, may become root.
+USER = "admin"
+FILES = {
+    "etc/apt/apt.conf.d/90hosts": 'APT::Install-Recommends "false";\nDPkg::Lock::Timeout "60";\n',
+    "etc/ssh/sshd_config.d/hosts.conf": "UseDNS no\nPermitRootLogin prohibit-password\n",
+    "etc/sudoers.d/admin": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
+}
+# Modules are the machine's own affair (systemd 257 is degraded for it); the others write files when nobody asked.
+MASKED = (
+    *("systemd-modules-load.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer"),
+    *("e2scrub_all.timer", "fstrim.timer", "systemd-tmpfiles-clean.timer"),
+)
+SCRIPT = f"""
+set -eu
+useradd --create-home --shell /bin/bash {USER}
+chmod 0440 /etc/sudoers.d/admin
+rm -f /etc/ssh/ssh_host_*_key* /etc/hostname /etc/resolv.conf
+apt-get clean
+rm -rf /var/lib/apt/lists/* /var/log/*.log /var/cache/ldconfig
+: > /etc/machine-id
+"""
+
+
+@dataclass(frozen=True)
+class System:
+    """An operating system that hosts can have."""
+
+    name: str
+    title: str
+    suite: str
+
+    def key(self) -> str:
+        """What the image is made from, as 16 hexadecimal digits."""
+        recipe = repr((self.suite, PACKAGES, sorted(FILES.items()), MASKED, SCRIPT))
+        return hashlib.sha256(recipe.encode()).hexdigest()[:16]
+
+    def image(self) -> str:
+        """The image's name in our storage."""
+        return f"{REPOSITORY}:{self.name}-{self.key()}"
+
+
+SYSTEMS = {
+    system.name: system
+    for system in (System("debian12", "Debian 12", "bookworm"), System("debian13", "Debian 13", "trixie"))
+}
+
+
+def is_made(system: System) -> bool:
+    return system.image() in podman("images", "--format", "{{.Repository}}:{{.Tag}}").stdout.decode().split()
+
+
+def ensure(name: str, report: Report = say) -> str:
+    """The image of a system by name; made first where our storage has none."""
+    if name not in SYSTEMS:
+        raise HostError(f"There are no hosts with {name!r}; there are {', '.join(SYSTEMS)}")
+    system = SYSTEMS[name]
+    prepare(report)
+    if is_made(system):
+        return system.image()
+    lock = cache_dir() / "hosts" / f"{system.name}-{system.key()}.lock"
+    with locked(lock, lambda: report(f"{system.title}: another run makes the image, waiting")):
+        if not is_made(system):
+            _make(system, report)
+    return system.image()
+
+
+def _make(system: System, report: Report) -> None:
+    report(f"{system.title}: making the image, once, 1 to 3 minutes")
+    started = time.monotonic()
+    downloads = cache_dir() / "hosts" / f"{system.suite}-packages"
+    downloads.mkdir(exist_ok=True)
+    prefix = f".build-{system.name}-{system.key()}-"
+    for left in (cache_dir() / "hosts").glob(f"{prefix}*"):  # by a build that was killed: this one holds the lock
+        subprocess.run(["umount", "--lazy", left], capture_output=True, check=False)
+        shutil.rmtree(left)
+    with tempfile.TemporaryDirectory(prefix=prefix, dir=cache_dir() / "hosts") as scratch, _in_memory(scratch):
+        root = Path(scratch) / "root"
+        wanted = ("--variant=minbase", f"--include={','.join(PACKAGES)}", f"--cache-dir={downloads}")
+        _call(["debootstrap", *wanted, system.suite, root], 900)
+        for name, text in FILES.items():
+            (root / name).parent.mkdir(parents=True, exist_ok=True)
+            (root / name).write_text(text)
+        for unit in MASKED:
+            (root / "etc/systemd/system" / unit).symlink_to("/dev/null")
+        _call(["chroot", root, "/bin/sh", "-c", SCRIPT], 120)
+        archive = Path(scratch) / "root.tar"
+        parts = ("--exclude=./dev/*", "--numeric-owner", "--xattrs", "--create", "--file", archive, ".")
+        _call(["tar", "--directory", root, *parts], 300)
+        podman("import", "--quiet", archive, system.image(), timeout=300)
+    report(f"{system.title}: image made in {time.monotonic() - started:.0f} s")
+
+
+@contextmanager
+def _in_memory(folder: str) -> Iterator[None]:
+    """Keep a folder in memory while it is built in: dpkg waits for the disk at every file."""
+    mounted = (
+        _free_memory() > 4
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=2g,mode=0755", "tmpfs", folder], capture_output=True, check=False
+        ).returncode
+    )
+    try:
+        yield
+    finally:
+        if mounted:
+            subprocess.run(["umount", "--lazy", folder], capture_output=True, check=False)
+
+
+def _free_memory() -> float:
+    """In GiB."""
+    found = re.search(r"MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text())
+    return int(found.group(1)) / 2**20 if found else 0.0
+
+
+def _call(command: list[str | Path], timeout: float) -> None:
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=timeout,
+            preexec_fn=_die_with_starter,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise HostError(f"{command[0]} did not end within {timeout:g} s") from None
+    if done.returncode:
+        said = "\n".join((done.stdout + done.stderr).splitlines()[-15:])
+        raise HostError(f"{' '.join(str(word) for word in command)[:300]} failed:\n{said}")

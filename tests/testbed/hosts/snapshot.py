@@ -1,0 +1,51 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is on a host's disk, so that two moments can be compared. ``PROGRAM`` runs on the host, by its own Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+#: Left out: file systems of the kernel, and what a host writes by itself or when somebody logs in.
+PROGRAM = rb"""
+import hashlib, json, os, stat, sys
+
+LEFT_OUT = {
+    "/dev", "/proc", "/run", "/sys", "/tmp", "/var/cache", "/var/log", "/var/tmp", "/etc/mtab",
+    "/var/lib/private", "/var/lib/systemd", "/home/admin/.ansible", "/root/.ansible",
+    "/var/lib/containerd", "/var/lib/containers", "/var/lib/nvml-double", "/var/lib/sudo",
+}
+
+def content(path):
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        for block in iter(lambda: file.read(1 << 20), b""):
+            digest.update(block)
+    return digest.hexdigest()[:16]
+
+def entry(path):
+    found = os.lstat(path)
+    kind = stat.S_IFMT(found.st_mode)
+    said = os.readlink(path) if kind == stat.S_IFLNK else content(path) if kind == stat.S_IFREG else ""
+    return [oct(found.st_mode), found.st_uid, found.st_gid, said]
+
+told = {}
+for folder, folders, files in os.walk("/"):
+    folders[:] = [name for name in folders if os.path.join(folder, name) not in LEFT_OUT and name != "__pycache__"]
+    for name in folders + files:
+        path = os.path.join(folder, name)
+        if path not in LEFT_OUT:
+            told[os.fsencode(path).decode("utf-8", "backslashreplace")] = entry(path)
+json.dump(told, sys.stdout)
+"""
+
+
+def differences(before: dict[str, list[Any]], after: dict[str, list[Any]]) -> list[str]:
+    """One line for each path that came, went or changed."""
+    lines = [f"new: {path}" for path in sorted(after.keys() - before.keys())]
+    lines += [f"gone: {path}" for path in sorted(before.keys() - after.keys())]
+    for path in sorted(before.keys() & after.keys()):
+        if before[path] != after[path]:
+            lines.append(f"changed: {path}: {before[path]} -> {after[path]}")
+    return lines
