@@ -83,7 +83,7 @@ def test_switches_of_nvlink_5_are_known_by_what_manages_them(tmp_path: Path) -> 
     folder = "/sys/class/infiniband"
     files = {
         f"{folder}/mlx5_0/device/vendor": "0x15b3\n",
-        f"{folder}/mlx5_0/device/vpd": b"\x82\x10\0ConnectX-7\xff",
+        f"{folder}/mlx5_0/device/vpd": b"\x82\x10\0ConnectX-7 SW_VER\xff",
         f"{folder}/mlx5_4/device/vendor": "0x15b3\n",
         f"{folder}/mlx5_4/device/vpd": vpd,
         f"{folder}/other0/device/vendor": "0x8086\n",
