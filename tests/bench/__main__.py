@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.nvidia.tests.bench import figures, machine, scale, stack
+from ansible_collections.gpufleet.nvidia.tests.bench import figures, machine, mig, scale, stack
 from ansible_collections.gpufleet.nvidia.tests.bench.peers import PeerError
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 from ansible_collections.gpufleet.nvidia.tests.testbed.cluster import ClusterError
@@ -30,8 +30,13 @@ class Bench:
     run: Callable[[set[str], int, Report], list[figures.Row]]
 
 
-BENCHES = (Bench(stack.NAMES, stack.run), *(Bench(names, scale.run) for names in scale.NAMES_OF.values()))
+BENCHES = (
+    Bench(mig.NAMES, mig.run),
+    Bench(stack.NAMES, stack.run),
+    *(Bench(names, scale.run) for names in scale.NAMES_OF.values()),
+)
 EXPECTED = (
+    mig.BenchError,
     stack.BenchError,
     PeerError,
     ClusterError,

@@ -175,11 +175,12 @@ def table(rows: Sequence[Row]) -> str:
 def markdown(rows: Sequence[Row]) -> str:
     """The figures for a page: times first, then counts, then sizes."""
     parts = []
-    counts = ("requests", "writes")
+    times, counts, taken_down = ("s", "ms"), ("requests", "writes"), ("instances", "GPUs")
     for title, chosen in (
-        ("Times", [r for r in rows if r["unit"] == "s"]),
+        ("Times", [r for r in rows if r["unit"] in times]),
         ("Requests and writes at the API server", [r for r in rows if r["unit"] in counts]),
-        ("Memory and bytes", [r for r in rows if r["unit"] not in ("s", *counts)]),
+        ("Taken down by changes of MIG layouts", [r for r in rows if r["unit"] in taken_down]),
+        ("Memory and bytes", [r for r in rows if r["unit"] not in (*times, *counts, *taken_down)]),
     ):
         if chosen:
             parts += [f"### {title}", "", *_markdown_table(chosen), ""]

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What integration tests share: one real control plane for the whole session."""
+"""What integration tests share: one real control plane for the whole session, and fleets with simulated nodes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import _fleets, _impatient, facts, fleets
 from ansible_collections.gpufleet.nvidia.tests.testbed.cluster import Cluster
+
+__all__ = ["_fleets", "_impatient", "cluster", "facts", "fleets"]
 
 
 @pytest.fixture(scope="session")

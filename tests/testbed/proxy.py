@@ -109,6 +109,8 @@ class FaultProxy:
         self.cluster = cluster
         self.choose = choose
         self.injected: Counter[str] = Counter()
+        #: Pages of pods, which simulated ones do not serve: path to text, answered as the API server's own proxy would.
+        self.pages: dict[str, str] = {}
         self.requests = 0
         self.old: dict[str, tuple[int, bytes]] = {}  # the first answer of each list
         self.over = threading.Event()
@@ -164,7 +166,9 @@ class _Handler(BaseHTTPRequestHandler):
         kind = proxy.choose(self.command, url.path, query)
         if kind is not None:
             proxy.injected[kind] += 1
-        if kind in STATUS:
+        if url.path in proxy.pages:
+            self._send(200, proxy.pages[url.path].encode())
+        elif kind in STATUS:
             self._refuse(kind)
         elif kind == "dropped":
             self._hang_up()

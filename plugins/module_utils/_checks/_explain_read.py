@@ -43,7 +43,7 @@ def _named(text: str) -> Tuple[str, str]:
 
 
 def _explained(connection: Connection, namespace: str, name: str, progress: Progress) -> InfoResult:
-    case = _Finder(connection, namespace, name).case()
+    case = read_case(connection, namespace, name)
     answer = explain(case)
     sentence = answer.sentence(case.target)
     severity = INFO if answer.cause in FINE else WARNING
@@ -135,17 +135,23 @@ class _Finder:
         classes = list_objects(self.connection, "RuntimeClass", metadata_only=True).items
         case.runtime_classes = sorted(str(item["metadata"]["name"]) for item in classes)
         if asked(case.spec):
-            case.used = self._used()
+            case.used = read_used(self.connection)
 
-    def _used(self) -> Dict[str, Dict[str, int]]:
-        """GPU resources that pods hold, by node."""
-        selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
-        found: Dict[str, Dict[str, int]] = {}
-        for pod in list_objects(self.connection, "Pod", field_selector=selector, keep=_holding).items:
-            node = found.setdefault(str(pod["node"]), {})
-            for name, amount in pod["asked"].items():
-                node[name] = node.get(name, 0) + amount
-        return found
+
+def read_used(connection: Connection) -> Dict[str, Dict[str, int]]:
+    """GPU resources that pods hold, by node."""
+    selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
+    found: Dict[str, Dict[str, int]] = {}
+    for pod in list_objects(connection, "Pod", field_selector=selector, keep=_holding).items:
+        node = found.setdefault(str(pod["node"]), {})
+        for name, amount in pod["asked"].items():
+            node[name] = node.get(name, 0) + amount
+    return found
+
+
+def read_case(connection: Connection, namespace: str, name: str) -> Case:
+    """What concerns one pod or workload. Raises Failure where there is none of this name."""
+    return _Finder(connection, namespace, name).case()
 
 
 def _holding(pod: Object) -> Object:

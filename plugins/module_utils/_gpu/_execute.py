@@ -38,7 +38,7 @@ class _Journal:
     """What this run has done to a GPU, for the way back."""
 
     created: Set[Spot] = field(default_factory=set)
-    parts: Set[Tuple[int, int]] = field(default_factory=set)  # (id of a kept instance, id of its compute instance)
+    parts: Set[Tuple[int, int, int]] = field(default_factory=set)  # id of a kept instance, compute profile, slice
     mode: bool = False
 
 
@@ -86,6 +86,7 @@ class Executor:
         if not self._active(gpu, target.enabled) and self._reset and not target.state.virtual:
             self._progress(f"GPU {gpu.index}: reset")
             self._reset(gpu)
+            self._nvml.forget(gpu)
         return self._active(gpu, target.enabled)
 
     def _active(self, gpu: Gpu, enabled: bool) -> bool:
@@ -137,13 +138,8 @@ class Executor:
             self._new(gpu, new, journal)
         for kept in target.plan.keep:
             for profile, start in kept.compute.create:
-                there = {part.id for part in kept.instance.compute}
+                journal.parts.add((kept.instance.id, profile.id, start))
                 self._nvml.create_compute(gpu, kept.instance.id, profile, start)
-                journal.parts |= {(kept.instance.id, n) for n in self._parts(gpu, target, kept.instance.id) - there}
-
-    def _parts(self, gpu: Gpu, target: Target, instance: int) -> Set[int]:
-        found = self._nvml.instances(gpu, list(target.state.profiles))
-        return {part.id for each in found if each.id == instance for part in each.compute}
 
     def _new(self, gpu: Gpu, new: Created, journal: _Journal) -> None:
         profile = new.item.profile
@@ -203,9 +199,21 @@ class Executor:
             spot = (instance.profile_id, instance.start)
             if spot in journal.created and (*spot, instance.id) not in there:
                 self._try(lost, f"removing {now.told(instance)}", self._remove, gpu, instance)
-        for instance_id, part in sorted(journal.parts):
-            what = f"removing compute instance {part} of instance {instance_id}"
-            self._try(lost, what, self._nvml.destroy_compute, gpu, instance_id, part)
+            elif (*spot, instance.id) in there:
+                before = next(each for each in old.instances if each.id == instance.id)
+                self._undo_parts(gpu, before, instance, journal, lost)
+
+    def _undo_parts(self, gpu: Gpu, before: GpuInstance, now: GpuInstance, journal: _Journal, lost: List[str]) -> None:
+        """Ids of compute instances are given out again: what this run has made is told by profile and slice."""
+        old = [(part.profile_id, part.start) for part in before.compute]
+        for part in now.compute:
+            spot = (part.profile_id, part.start)
+            ours = {(now.id, *spot), (now.id, part.profile_id, -1)} & journal.parts
+            if spot in old:
+                old.remove(spot)
+            elif ours:
+                what = f"removing compute instance {part.id} of instance {now.id}"
+                self._try(lost, what, self._nvml.destroy_compute, gpu, now.id, part.id)
 
     def _redo(self, old: State, lost: List[str]) -> None:
         """Make again what is missing of the old layout, at its old places."""

@@ -113,6 +113,9 @@ class Nvml:
 
     def __init__(self, path: str = "") -> None:
         self._pynvml = _load(path)
+        # Profiles change with the MIG mode only. By UUID, and for compute profiles by the GPU instance's profile too.
+        self._known: Dict[str, List[Profile]] = {}
+        self._known_compute: Dict[Tuple[str, int], List[ComputeProfile]] = {}
 
     @property
     def library(self) -> Any:
@@ -199,28 +202,29 @@ class Nvml:
 
     def profiles(self, gpu: Gpu) -> List[Profile]:
         """Profiles that the GPU answers to, by index. Drivers before 550 answer only while MIG is on."""
+        if gpu.uuid not in self._known:
+            self._known[gpu.uuid] = list(self._profiles(gpu))
+        return self._known[gpu.uuid]
+
+    def _profiles(self, gpu: Gpu) -> Iterator[Profile]:
         handle, what = self.handle(gpu), _name(gpu)
-        made = []
         for index, info in self._infos("nvmlDeviceGetGpuInstanceProfileInfo", what, handle):
             start_size = self._placements("nvmlDeviceGetGpuInstancePossiblePlacements", handle, int(info.id), what)
             engines = Engines(info.copyEngineCount, info.decoderCount, info.encoderCount, info.jpegCount, info.ofaCount)
             named = _plain(getattr(info, "name", b""))
             name = named[4:] if named.startswith("MIG ") else named
-            made.append(
-                Profile(
-                    index,
-                    int(info.id),
-                    name or computed_name(index, int(info.sliceCount), int(info.memorySizeMB), gpu.memory),
-                    int(info.sliceCount),
-                    int(info.memorySizeMB),
-                    int(info.instanceCount),
-                    int(info.multiprocessorCount),
-                    engines,
-                    tuple(sorted(start for start, _size in start_size)),
-                    max((size for _start, size in start_size), default=0),
-                )
+            yield Profile(
+                index,
+                int(info.id),
+                name or computed_name(index, int(info.sliceCount), int(info.memorySizeMB), gpu.memory),
+                int(info.sliceCount),
+                int(info.memorySizeMB),
+                int(info.instanceCount),
+                int(info.multiprocessorCount),
+                engines,
+                tuple(sorted(start for start, _size in start_size)),
+                max((size for _start, size in start_size), default=0),
             )
-        return made
 
     def instances(self, gpu: Gpu, profiles: List[Profile]) -> List[GpuInstance]:
         """GPU instances with their compute instances, those without any too; by slot. None while MIG is off."""
@@ -233,14 +237,18 @@ class Nvml:
             room = max(profile.count, 8)  # some drivers tell a count that is too small
             many = (self._pynvml.c_nvmlGpuInstance_t * room)()
             for instance in self._list("nvmlDeviceGetGpuInstances", handle, profile.id, many, what):
-                found.append(self._instance(instance, what))
+                found.append(self._instance(gpu, instance))
         return sorted(found, key=lambda instance: (instance.start, instance.id))
 
-    def _instance(self, handle: Any, what: str) -> GpuInstance:
+    def _instance(self, gpu: Gpu, handle: Any) -> GpuInstance:
+        what = _name(gpu)
         info = self.call("nvmlGpuInstanceGetInfo", handle, what=what)
         where = f"{what}, instance {int(info.id)}"
         compute: List[ComputeInstance] = []
-        profiles = self._compute_profiles(handle, where)
+        key = (gpu.uuid, int(info.profileId))
+        if key not in self._known_compute:
+            self._known_compute[key] = self._compute_profiles(handle, where)
+        profiles = self._known_compute[key]
         for profile in profiles:
             many = (self._pynvml.c_nvmlComputeInstance_t * 8)()
             for each in self._list("nvmlGpuInstanceGetComputeInstances", handle, profile.id, many, where):
@@ -329,10 +337,15 @@ class Nvml:
                 handle,
             )
 
+    def forget(self, gpu: Gpu) -> None:
+        """Ask for the profiles of a GPU anew: its mode has changed."""
+        self._known.pop(gpu.uuid, None)
+
     # --- changing ---------------------------------------------------------------------------------------------------
 
     def set_mode(self, gpu: Gpu, on: bool) -> int:
         """Ask for a MIG mode. Returns 0, or the code of why it is not active yet: IN_USE, RESET_REQUIRED."""
+        self.forget(gpu)
         return int(self.call("nvmlDeviceSetMigMode", self.handle(gpu), int(on), what=_name(gpu)))
 
     def create_instance(self, gpu: Gpu, profile: Profile, start: int) -> GpuInstance:
@@ -340,7 +353,7 @@ class Nvml:
         what = f"{_name(gpu)}, {profile.name} at slot {start}"
         place = byref(self._pynvml.c_nvmlGpuInstancePlacement_t(start, profile.size))
         made = self.call("nvmlDeviceCreateGpuInstanceWithPlacement", self.handle(gpu), profile.id, place, what=what)
-        return self._instance(made, what)
+        return self._instance(gpu, made)
 
     def destroy_instance(self, gpu: Gpu, instance: int) -> None:
         """Remove a GPU instance by its id."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._host._commands import Runner
 from .._host._files import Files
@@ -34,13 +34,13 @@ class Tools:
     nvml: Callable[[str], Nvml] = Nvml
     runner: Runner = field(default_factory=Runner)
     files: Files = field(default_factory=Files)
-    units: Optional[Units] = None
+    has_systemd: Callable[[], bool] = Units.available
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
 
     def systemd(self) -> Units:
         """Units by the same runner."""
-        return self.units or Units(self.runner)
+        return Units(self.runner)
 
 
 @dataclass
@@ -69,6 +69,8 @@ def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, to
 
 def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
     """Entries of whichever way the layout is given."""
+    if not any(params.get(key) is not None for key in ("layout", "config", "name")):
+        raise Failure("Nothing says which layout is wanted. Give layout, config_file, config or name.")
     if params.get("layout") is not None:
         return read_layout(params["layout"])
     if params.get("config") is not None:
@@ -90,7 +92,7 @@ def _absent(check: bool, tools: Tools) -> Outcome:
     there = _restore.there(tools.files)
     plan = [Action(f"remove-{n}", "delete", path, "the layout is not kept over boots") for n, path in enumerate(there)]
     if there and not check:
-        _restore.remove(tools.files, tools.systemd())
+        _restore.remove(tools.files, tools.systemd())  # nothing is there where systemd never ran
     gone = [] if check else [Check("restore", not _restore.there(tools.files), "no file of the restore unit is left")]
     return Outcome(Result(changed=bool(there), plan=plan, found={"gpus": []}, verified=gone))
 
@@ -106,7 +108,8 @@ class _Run:
         self._nvml, self._params, self._check = nvml, params, check
         self._progress, self._tools = progress, tools
         self._result = Result()
-        self._services = Services(tools.systemd(), params.get("services") or (), progress)
+        services = (params.get("services") or ()) if tools.has_systemd() else ()
+        self._services = Services(tools.systemd(), services, progress)
 
     def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
         """Plan, and act unless there is nothing to do or this is check mode."""
@@ -170,7 +173,7 @@ class _Run:
 
     def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
         files = self._tools.files
-        files.make_folder(_restore.CHECKPOINT.rpartition("/")[0], 0o700)
+        _restore.make_folder(files, _restore.CHECKPOINT)
         saved = _checkpoint.save([target.state for target in todo])
         files.write(_restore.CHECKPOINT, _checkpoint.to_json(saved), 0o600)
         done: List[str] = []
@@ -181,7 +184,9 @@ class _Run:
         finally:
             wrong = self._services.start()
         files.remove(_restore.CHECKPOINT)
-        if self._params.get("refresh_cdi"):
+        for folder in _restore.FOLDERS:
+            files.remove_folder(folder)  # stays where something else is in it
+        if self._params.get("refresh_cdi") and self._tools.has_systemd():
             self._services.refresh_cdi()
         self._prove(targets)
         if wrong:
@@ -234,6 +239,10 @@ class _Run:
     def _keep(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
         """Have the layout given back at boot."""
         if not self._params.get("restore_at_boot") or not targets:
+            return
+        if not self._tools.has_systemd():
+            detail = "systemd does not run this host, so the layout is not given back at boot"
+            self._result.findings.append(Finding("mig.no-systemd", WARNING, detail, "", "restore_at_boot"))
             return
         files, units = self._tools.files, self._tools.systemd()
         changed = {target.state.gpu.uuid for target in todo} if self._check else set()

@@ -35,6 +35,7 @@ LAYOUT = "/var/lib/gpufleet/mig/layout.json"
 CHECKPOINT = "/var/lib/gpufleet/mig/checkpoint.json"
 NAME = "gpufleet-mig-restore.service"
 UNIT = f"/etc/systemd/system/{NAME}"
+FOLDERS = ("/usr/local/lib/gpufleet", "/var/lib/gpufleet/mig", "/var/lib/gpufleet")
 
 _PARTS = (
     _board,
@@ -120,11 +121,17 @@ def different(files: Files, contents: List[Tuple[str, bytes]]) -> List[str]:
 def install(files: Files, units: Units, contents: List[Tuple[str, bytes]]) -> None:
     """Write what differs and have the unit started at boot."""
     for path, content in contents:
-        files.make_folder(path.rpartition("/")[0])
+        make_folder(files, path)
         changed = files.write_bytes(path, content, 0o600 if path == LAYOUT else 0o644)
         if changed and path == UNIT:
             units.reload()
     units.enable(NAME)
+
+
+def make_folder(files: Files, path: str) -> None:
+    """The folder of a file of ours; what is below /var/lib is for root alone."""
+    folder = path.rpartition("/")[0]
+    files.make_folder(folder, 0o700 if folder.startswith("/var/lib/") else 0o755)
 
 
 def there(files: Files) -> List[str]:
@@ -138,4 +145,6 @@ def remove(files: Files, units: Units) -> None:
         units.disable(NAME)
     for path in there(files):
         files.remove(path)
+    for folder in FOLDERS:
+        files.remove_folder(folder)
     units.reload()

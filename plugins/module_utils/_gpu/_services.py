@@ -10,8 +10,7 @@ from typing import Callable, List, Sequence
 from .._host._systemd import Units
 from .._plan import Failure
 
-KNOWN = ("nvsm.service", "nvidia-dcgm.service", "dcgm.service", "dcgm-exporter.service", "nvidia-dcgm-exporter.service")
-CDI = "nvidia-cdi-refresh.service"
+CDI = "nvidia-cdi-refresh.service"  # the container toolkit's own
 
 
 class Services:

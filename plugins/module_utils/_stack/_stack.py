@@ -104,6 +104,7 @@ KEPT_KINDS = (
 EXTRA_KINDS = (
     "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
 )
+TOOLKIT = "state-container-toolkit"
 FRESH = 10.0  # seconds in which a plan is as good as a new one
 RELABELS = 3  # labels depend on labels that operands write: two rounds settle, the third proves it
 
@@ -411,9 +412,29 @@ class StackRun:
             before = self.wanted
             last = first if fresh and self._wanted() == before else self._plan()
         steps = [step for step in last.steps if step.id not in self.journal.done]
-        self.journal.run_steps(steps, "stack")
+        later = self._behind_toolkit(steps, last) if self.request.wait else []
+        self.journal.run_steps([step for step in steps if step not in later], "stack")
+        if later:
+            wait_for(self.journal, self._toolkit(), self.verdicts)
+            self.journal.run_steps(later, "stack")
         self.journal.wait_gone(steps)
         return last
+
+    def _toolkit(self) -> List[Stage]:
+        return [stage for stage in stages_of(self.built) if stage.operand.name == TOOLKIT]
+
+    def _behind_toolkit(self, steps: Sequence[Step], last: Plan) -> List[Step]:
+        """Steps that wait until a toolkit that changes is ready: what replaces GPU pods, and what takes things away.
+
+        A pod that was replaced at the same time can find no runtime handler. Were it the validator's, it would also
+        have taken the proof of the driver with it, for which the new toolkit waits: neither would ever start.
+        """
+        toolkit = {which for stage in self._toolkit() for which in stage.workloads if which in last.live}
+        rolled = {step.ref for step in steps if step.rolls}
+        if not toolkit or not (toolkit & rolled or not all_ready(self._toolkit(), last.live)):
+            return []
+        gpu_pods = [step for step in steps if step.rolls and _uses_runtime_class(step.wanted)]
+        return [step for step in steps if step in gpu_pods or step.verb == DELETE] if gpu_pods else []
 
     def _nfd_stages(self) -> List[Stage]:
         if not self.policy.nfd.enabled or self.facts.nfd_running:
@@ -566,6 +587,11 @@ class StackRun:
         """A node's row, with what is broken on it."""
         at = self.verdicts.failed.get(row["name"])
         return row if at is None else dict(row, stage=at.reached, ready=False, failed=True, trouble=at.sentence)
+
+
+def _uses_runtime_class(workload: Optional[Mapping[str, Any]]) -> bool:
+    spec = (workload or {}).get("spec") or {}
+    return bool(((spec.get("template") or {}).get("spec") or {}).get("runtimeClassName"))
 
 
 def former_kinds(space: Optional[Mapping[str, Any]]) -> List[str]:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fleets of the stack's tests, with the modules of this area, and objects that people have in their clusters."""
+"""Objects that people have in their clusters."""
 
 from __future__ import annotations
 
@@ -11,21 +11,13 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._explain_read import gpu_explain
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._images import stack_images
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import cluster_preflight
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._quota import gpu_quota
-from ansible_collections.gpufleet.nvidia.tests.integration.stack import conftest as stack
-
-stack.MODULES |= {"cluster_preflight": cluster_preflight, "gpu_explain": gpu_explain, "gpu_quota": gpu_quota}
-stack.MODULES["stack_images"] = stack_images
-_fleets, fleets, facts, _impatient = stack._fleets, stack.fleets, stack.facts, stack._impatient
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 
 
 class People:
     """What others do in a cluster; all of it is taken away after the test."""
 
-    def __init__(self, fleet: stack.Fleet) -> None:
+    def __init__(self, fleet: Fleet) -> None:
         self.fleet = fleet
         self.made: list[dict[str, Any]] = []
 
@@ -47,7 +39,7 @@ class People:
 
 
 @pytest.fixture
-def people(facts: stack.Fleet) -> Iterator[People]:
+def people(facts: Fleet) -> Iterator[People]:
     made = People(facts)
     yield made
     made.take_away()

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fleets of the stack's tests, with faults switched on."""
+"""Fleets with faults switched on."""
 
 from __future__ import annotations
 
@@ -10,9 +10,6 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import _fleets, fleets
-
-__all__ = ["_fleets", "fleets"]
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.tests.integration.faults.sentences import NODES, plain
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import FAST, Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import FAST, Fleet
 from ansible_collections.gpufleet.nvidia.tests.testbed.practice import Practice
 from ansible_collections.gpufleet.nvidia.tests.testbed.simulator import recorded
 

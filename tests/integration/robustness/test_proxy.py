@@ -13,7 +13,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube import _connection
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection, Deadline, KubeError
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import path
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.testbed.proxy import KINDS, PASSING, FaultProxy, First, Seldom
 
 pytestmark = pytest.mark.rows("S45")

@@ -12,6 +12,8 @@ import time
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.nvidia.tests.testbed import audit
+
 APPLY = ("apply", "--server-side", "--force-conflicts", "--field-manager=somebody", "-f", "-")
 
 
@@ -284,6 +286,19 @@ def test_an_operand_that_is_switched_off_goes_and_comes_back(facts):
     assert "ServiceAccount gpu-operator/nvidia-dcgm-exporter" in _targets(off)
     _up(facts)
     assert facts.get("DaemonSet", "gpu-feature-discovery") is not None
+
+
+def test_gpu_pods_are_replaced_once_a_changed_toolkit_is_ready(facts):
+    """Were the validator's replaced at once, it would take the proof away that the new toolkit waits for."""
+    _up(facts)
+    offset = facts.offset()
+    _up(facts, {"operator": {"runtimeClass": "nvidia-other"}})
+    log = [str(r) for r in audit.requests(facts.practice.cluster.audit_log, since=offset) if r.code < 300]
+    settled = max(i for i, line in enumerate(log) if "daemonsets/status" in line and "nvidia-container-toolkit" in line)
+    behind = "\n".join(log[settled:])
+    for line in ("nvidia-operator-validator", "nvidia-device-plugin-daemonset"):
+        assert f"patch daemonsets gpu-operator/{line} " in behind
+    assert behind.rindex("patch daemonsets gpu-operator/") < behind.index("delete runtimeclasses nvidia ")
 
 
 @pytest.mark.rows("NL-03", "E14", "E15")

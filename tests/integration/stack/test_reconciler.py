@@ -18,7 +18,7 @@ import yaml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import ApiError, Connection
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._objects import FILES, NAME
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.testbed import audit
 
 IMAGE = "registry.example.com/gpufleet-ee:1.0"

@@ -17,7 +17,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import Connection
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._lease import NAME, Held, Lease, runs_of
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.testbed.simulator import fleet as simulated
 
 HOLD = """

@@ -51,6 +51,7 @@ def _tables() -> dict[str, dict[str, Program]]:
         "toolkit": {"nvidia-toolkit": toolkit.PROGRAM, "nvidia-ctk-installer": toolkit.PROGRAM},
         "operator": {
             "nvidia-validator": _validator.PROGRAM, "vectorAdd": _validator.VECTOR_ADD, "sleep": _shells.WAITER,
+            "nvidia-smi": _validator.NVIDIA_SMI,
         },
         "device-plugin": {
             "nvidia-device-plugin": device_plugin.PROGRAM,

@@ -299,6 +299,23 @@ def _metrics(c: Ctx) -> Up:
 
 
 def vector_add(c: Ctx) -> Up | Done:
+    _see_gpus(c)
+    if c.node.spec.nvswitch and c.world.faults.of(c.node.name, "no_fabric_manager"):
+        raise Crash(
+            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code system not yet "
+            "initialized)!"
+        )
+    c.spend("Vector addition of 50000 elements", 4)
+    return Done("Test PASSED")
+
+
+def nvidia_smi(c: Ctx) -> Up | Done:
+    _see_gpus(c)
+    return Done("GPU 0")
+
+
+def _see_gpus(c: Ctx) -> None:
+    """What every CUDA or NVML program in a container needs."""
     limits = (c.container.spec.get("resources") or {}).get("limits") or {}
     asked = [key for key in limits if key.startswith(("nvidia.com/gpu", "nvidia.com/mig-"))]
     allocated = any(c.node.offered.get(key) for key in asked)
@@ -317,14 +334,8 @@ def vector_add(c: Ctx) -> Up | Done:
             "[Vector addition of 50000 elements] Failed to allocate device vector A (error code no "
             "CUDA-capable device is detected)!"
         )
-    if c.node.spec.nvswitch and c.world.faults.of(c.node.name, "no_fabric_manager"):
-        raise Crash(
-            "[Vector addition of 50000 elements] Failed to allocate device vector A (error code system not yet "
-            "initialized)!"
-        )
-    c.spend("Vector addition of 50000 elements", 4)
-    return Done("Test PASSED")
 
 
 PROGRAM = Program(step)
 VECTOR_ADD = Program(vector_add)
+NVIDIA_SMI = Program(nvidia_smi)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._board import (
@@ -16,7 +17,13 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._board import
     Profile,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._geometry import BOARDS, compute_of, slots_of
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._planner import Item, Plan, compute_profile
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._planner import (
+    Item,
+    Plan,
+    Refused,
+    compute_profile,
+    plan,
+)
 
 A100 = BOARDS["A100 40GB"][1]
 H200 = BOARDS["H200"][1]
@@ -115,6 +122,17 @@ def by_multiset(profiles: tuple[Profile, ...]) -> dict[tuple[tuple[str, int], ..
     return made
 
 
+@cache
+def some_layouts(profiles: tuple[Profile, ...]) -> tuple[tuple[Spot, ...], ...]:
+    """Layouts that fit the engines of a board too, every n-th of them."""
+    found = []
+    for layout in layouts(profiles)[:: max(1, len(layouts(profiles)) // 300)]:
+        with suppress(Refused):
+            plan(profiles, [], [full(profile) for profile, _start in layout], {})
+            found.append(layout)
+    return tuple(found)
+
+
 def best_kept(old: Sequence[Spot], same_kind: Sequence[tuple[Spot, ...]]) -> tuple[int, int, int, int]:
     """Slots, number and compute slices of the instances that can stay, and how far left all can be: by trying every
     layout. Compute instances are as wide as their GPU instances."""
@@ -125,6 +143,18 @@ def best_kept(old: Sequence[Spot], same_kind: Sequence[tuple[Spot, ...]]) -> tup
         worth = (sum(profile.size for profile in stay), len(stay), sum(profile.slices for profile in stay))
         best = max(best, (*worth, -sum(start for _profile, start in layout)))
     return best
+
+
+def items_of(multiset: Sequence[tuple[str, int]], profiles: Sequence[Profile]) -> list[Item]:
+    """Items of (name, count) pairs."""
+    return [full(next(p for p in profiles if p.name == name)) for name, many in multiset for _n in range(many)]
+
+
+def worth_of(made: Plan) -> tuple[int, int, int, int]:
+    """A plan by the measures of ``best_kept``."""
+    starts = [kept.instance.start for kept in made.keep] + [new.start for new in made.create]
+    kept = [kept.item.profile for kept in made.keep]
+    return sum(p.size for p in kept), len(kept), sum(p.slices for p in kept), -sum(starts)
 
 
 def as_existing(layout: Sequence[Spot]) -> list[GpuInstance]:

@@ -40,6 +40,7 @@ class Host:
         self.root = folder / "root"
         (self.root / "etc/systemd/system").mkdir(parents=True)
         self.systemctl = Systemctl(self)
+        self.systemd = True
 
     def tool(self, *arguments: str) -> str:
         command = [str(self.programs / testbed.PROGRAM), *arguments]
@@ -66,7 +67,7 @@ class Host:
         self.log.unlink(missing_ok=True)
 
     def tools(self, nvml=Nvml) -> Tools:
-        return Tools(nvml, self.systemctl, Files(Root(str(self.root))))
+        return Tools(nvml, self.systemctl, Files(Root(str(self.root))), lambda: self.systemd)
 
     def run(self, check: bool = False, tools: Tools | None = None, lines: list[str] | None = None, **params) -> Outcome:
         """The module's run. Without restore at boot unless it is asked for."""

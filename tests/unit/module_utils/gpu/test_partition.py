@@ -383,3 +383,18 @@ def test_what_becomes_busy_after_the_plan_is_not_destroyed(host):
     with pytest.raises(Failure, match=r"1g.5gb@1 has become busy since the plan was made"):
         host.run(layout=MIXED, services=["nvidia-dcgm.service"])
     assert host.writes() == []
+
+
+@pytest.mark.rows("ML-10")
+@pytest.mark.parametrize("words", [["policy=spread"], ["policy=ascending"], ["swapped_ids=1"]])
+def test_the_drivers_own_placement_and_ids_change_nothing(host_with, words):
+    host = host_with("A100-SXM4-40GB")
+    host.set(*words, "gpu=0", "mig=1")
+    for layout, picture in (
+        ([{"profiles": {"1g.5gb": 2, "2g.10gb": 1, "3g.20gb": 1}}], "[1g][1g][2g----][3g------------]"),
+        ([{"profiles": {"1g.5gb": 7}}], "[1g]" * 7 + "[--]"),
+        ([{"profiles": {"3g.20gb": 2}}], "[3g------------]" * 2),
+        (MIXED, "[1g][--][2g----][3g------------]"),
+    ):
+        host.run(layout=layout)
+        assert host.slices() == picture

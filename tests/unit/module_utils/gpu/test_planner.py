@@ -6,16 +6,21 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._board import ComputeProfile
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._board import ComputeInstance, ComputeProfile
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._geometry import compute_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._planner import (
     Item,
     Plan,
     Refused,
     compute_profile,
     group_compute,
+    place_compute,
     plan,
 )
 
@@ -238,16 +243,100 @@ def test_where_the_driver_places_compute_instances_they_are_counted():
     assert [start for _profile, start in change.create] == [-1]
 
 
+# --- properties -------------------------------------------------------------------------------------------------------
+
+
+def carried_out(made: Plan) -> list:
+    """The instances after a plan: what stays with its id, what is new with new ones."""
+    now = []
+    for kept in made.keep:
+        start = kept.instance
+        inside = list(kept.compute.keep)
+        inside += [
+            ComputeInstance(100 + n, profile.id, profile.slices, slot, profile.size)
+            for n, (profile, slot) in enumerate(kept.compute.create)
+        ]
+        now.append(replace(start, compute=tuple(sorted(inside, key=lambda part: part.start))))
+    for n, new in enumerate(made.create):
+        profiles = tuple(compute_of(new.item.profile))
+        places = place_compute(profiles, new.item.profile.slices, new.item.compute)
+        parts = [ComputeInstance(m, p.id, p.slices, slot, p.size) for m, (p, slot) in enumerate(places)]
+        made_now = instance(new.item.profile, new.start, 200 + n)
+        now.append(replace(made_now, compute=tuple(parts)))
+    return now
+
+
+BOARDS_WITH_ALL = (A100, H200, A30, RTX)
+INSIDE = {
+    1: [(1,), ()],
+    2: [(2,), (1, 1), (1,)],
+    3: [(3,), (2, 1), (1, 1, 1)],
+    4: [(4,), (2, 2), (2, 1, 1)],
+    7: [(7,), (4, 3)],
+}
+
+
+@st.composite
+def changes(draw):
+    """A board, instances on it, and items that are wanted; these fit in about half of all cases."""
+    profiles = draw(st.sampled_from(BOARDS_WITH_ALL))
+    layout = draw(st.sampled_from(boards.some_layouts(profiles)))
+    there = [
+        instance(profile, start, n, draw(st.sampled_from(INSIDE[profile.slices])))
+        for n, (profile, start) in enumerate(layout)
+    ]
+    wish = draw(st.sampled_from(boards.some_layouts(profiles)))
+    items = [Item(profile, draw(st.sampled_from(INSIDE[profile.slices]))) for profile, _start in wish]
+    busy = draw(st.sets(st.sampled_from([each.id for each in there]))) if there else set()
+    return profiles, there, items, {number: frozenset() for number in busy}
+
+
+def planned_or_drained(profiles, there, items, pins) -> tuple:
+    try:
+        return plan(profiles, there, items, pins), set()
+    except Refused as error:
+        return None, {each.id for each in error.drain}
+
+
+@pytest.mark.rows("ML-03", "ML-13", "ML-04")
+@given(changes())
+def test_a_carried_out_plan_is_empty_when_planned_again_and_never_touches_what_is_busy(change):
+    profiles, there, items, pins = change
+    made, drain = planned_or_drained(profiles, there, items, pins)
+    assert drain <= set(pins)
+    if made is None:
+        if drain:  # without these it fits
+            plan(profiles, there, items, {number: pins[number] for number in set(pins) - drain})
+        return
+    gone = {each.id for each in made.destroy}
+    assert not gone & set(pins)
+    assert all(kept.instance.id not in pins or not kept.compute.destroy for kept in made.keep)
+    assert gone | {kept.instance.id for kept in made.keep} == {each.id for each in there}
+    after = carried_out(made)
+    slots = [slot for each in after for slot in range(each.start, each.start + each.size)]
+    assert len(slots) == len(set(slots))
+    assert sorted(each.profile_id for each in after) == sorted(item.profile.id for item in items)
+    assert plan(profiles, after, items, {}).empty
+
+
+@pytest.mark.rows("ML-13")
+@given(changes())
+def test_the_layout_that_is_there_needs_nothing(change):
+    profiles, there, _items, pins = change
+    by_id = {profile.id: profile for profile in profiles}
+    same = [
+        Item(by_id[each.profile_id], tuple(sorted((part.slices for part in each.compute), reverse=True)))
+        for each in there
+    ]
+    assert plan(profiles, there, same, pins).empty
+
+
 # --- against brute force ----------------------------------------------------------------------------------------------
 
 
 def assert_best(old, multiset, same_kind):
-    items = [full(next(p for p in PLAIN if p.name == name)) for name, many in multiset for _n in range(many)]
-    made = plan(A100, boards.as_existing(old), items, {})
-    starts = [k.instance.start for k in made.keep] + [c.start for c in made.create]
-    kept = [k.item.profile for k in made.keep]
-    worth = (sum(p.size for p in kept), len(kept), sum(p.slices for p in kept), -sum(starts))
-    assert worth == boards.best_kept(old, same_kind)
+    made = plan(A100, boards.as_existing(old), boards.items_of(multiset, PLAIN), {})
+    assert boards.worth_of(made) == boards.best_kept(old, same_kind)
 
 
 @pytest.mark.rows("ML-03")

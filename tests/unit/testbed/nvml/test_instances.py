@@ -132,7 +132,7 @@ def fits(profile: int, start: int, size: int) -> bool:
 
 
 def test_capacity_counts_what_still_fits(make: Make) -> None:
-    on(make)
+    double = on(make)
 
     def left() -> list[int]:
         profiles = (ONE, ONE_ME, ONE_WIDE, TWO, THREE, FOUR, ALL)
@@ -145,6 +145,11 @@ def test_capacity_counts_what_still_fits(make: Make) -> None:
     assert left() == [5, 0, 2, 2, 0, 0, 0]
     create(TWO, 4, 2)
     assert left() == [3, 0, 1, 1, 0, 0, 0]
+    double.set("gpu=0", "profile.0.count=2")
+    assert left()[0] == 1
+    create(ONE)
+    double.set("gpu=0", "profile.0.count=1")  # fewer than there are
+    assert left()[0] == 0
 
 
 @pytest.mark.parametrize(

@@ -107,6 +107,22 @@ def test_half_written_copy_is_never_read(make: Make) -> None:
     assert double.layout() == [("7g.141gb", 0)]
 
 
+@pytest.mark.rows("FK-03")
+def test_a_writer_leaves_the_copy_in_use_alone_until_the_last_byte(make: Make) -> None:
+    double = make("H200-SXM5-141GB", 1)
+    copies = []
+    for bus in (1, 2, 3):
+        before = double.state.read_bytes()
+        half = (len(before) - 4096) // 2
+        double.set("gpu=0", f"bus={bus}")
+        after = double.state.read_bytes()
+        start = 4096 + before[12] * half
+        assert after[start : start + half] == before[start : start + half]
+        assert (after[:12], after[13:4096]) == (before[:12], before[13:4096])
+        copies.append((before[12], after[12]))
+    assert copies == [(0, 1), (1, 0), (0, 1)]
+
+
 def test_files_that_are_no_state_are_refused(make: Make, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     double = make("T4", 1)
     for content in (b"", b"{}", bytes(9000), double.state.read_bytes()[:5000]):

@@ -1,10 +1,13 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The fleets of the tests of the stack."""
 
 from __future__ import annotations
 
-from ansible_collections.gpufleet.nvidia.tests.integration.stack.conftest import _fleets, _impatient, facts, fleets
+from ansible_collections.gpufleet.nvidia.plugins.plugin_utils._action import ClusterAction
 
-__all__ = ["_fleets", "_impatient", "facts", "fleets"]
+
+class ActionModule(ClusterAction):
+    """Shows the progress of the module of this name."""
+
+    reads_policy = False

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Fleets to run modules against: each is started once in a session.
+"""Fleets to run modules against, for all folders of integration tests: each is started once in a session.
 
 A test takes a fleet as the one before left it, since the stack comes to its policy from any state; those that need a
 fleet without a stack say ``empty()``.
@@ -18,6 +18,11 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.nvidia.plugins.doc_fragments.cluster import ModuleDocFragment
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._explain_read import gpu_explain
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._images import stack_images
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import cluster_preflight
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._quota import gpu_quota
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._trial_run import gpu_trial
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._run import reconciler
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
@@ -29,7 +34,7 @@ from ansible_collections.gpufleet.nvidia.tests.helpers.documents import document
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.practice import Practice
 
-VALUES = Path(__file__).resolve().parents[2] / "fixtures" / "values"
+VALUES = Path(__file__).resolve().parents[1] / "fixtures" / "values"
 MODULES: dict[str, Callable[..., Any]] = {
     "cluster_policy": cluster_policy,
     "device_plugin": device_plugin,
@@ -37,6 +42,11 @@ MODULES: dict[str, Callable[..., Any]] = {
     "gpu_nodes": gpu_nodes,
     "gpu_cluster_info": gpu_cluster_info,
     "reconciler": reconciler,
+    "cluster_preflight": cluster_preflight,
+    "gpu_explain": gpu_explain,
+    "gpu_quota": gpu_quota,
+    "gpu_trial": gpu_trial,
+    "stack_images": stack_images,
 }
 FAST = 200  # times faster than life
 
