@@ -146,6 +146,7 @@ def test_every_cause_of_the_kernels_log_is_known(line: str, kind: str, bus: str,
         assert read is not None
         assert (read.kind, read.bus_id, read.code) == (kind, bus, code)
         assert read.cause
+        assert "\\x0a" not in read.text
         assert read.remedy
 
 
