@@ -31,9 +31,12 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
 # As measured: crun does not boot systemd here; without a cgroup namespace no pod starts inside; the limits are those
-# of a server, since a machine's own may be lower than what sshd or containerd ask for.
+# of a server, since a machine's own may be lower than what sshd or containerd ask for. podman's own --systemd gives
+# each host the whole hierarchy `name=systemd` of a machine with cgroups of version 1, so that hosts remove each other's
+# groups: what it does beside that is done by hand.
 BOOT = (
-    *("--runtime", "runc", "--systemd=always", "--privileged", "--cgroupns=private"),
+    *("--runtime", "runc", "--systemd=false", "--privileged", "--cgroupns=private", "--env", "container=podman"),
+    *("--tmpfs", "/run:rw,mode=0755", "--tmpfs", "/run/lock:rw,mode=1777", "--tmpfs", "/tmp:rw,mode=1777,exec"),
     *("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=4096:4096", "--stop-signal", "SIGRTMIN+3"),
 )
 OWNER = "gpufleet.owner"  # pid and start of the process whose end ends the host; empty for none
@@ -104,7 +107,12 @@ class Host:
 
     def ssh_options(self) -> list[str]:
         known = self.folder / "known_hosts"
-        options = {"UserKnownHostsFile": known, "StrictHostKeyChecking": "yes", "IdentitiesOnly": "yes"}
+        options = {
+            "UserKnownHostsFile": known,
+            "StrictHostKeyChecking": "yes",
+            "IdentitiesOnly": "yes",
+            "BatchMode": "yes",
+        }
         pairs = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return ["-F", "none", "-i", str(self.folder / "key"), *pairs]
 
@@ -276,7 +284,7 @@ def _put(id: str, files: dict[str, tuple[bytes, int]], owner: tuple[int, int] = 
             member.size, member.mode, member.mtime = len(content), mode, int(time.time())
             member.uid, member.gid = owner
             tar.addfile(member, io.BytesIO(content))
-    podman("cp", "--archive=true", "-", f"{id}:/", stdin=archive.getvalue())
+    podman("cp", "--archive=false", "-", f"{id}:/", stdin=archive.getvalue())
 
 
 def _keygen(private: Path) -> None:
