@@ -49,6 +49,7 @@ class Program:
     package: str
     minutes: float
     ldflags: str = "-s -w"
+    cgo: bool = False  # has C in it: NVIDIA's own library for NVML
 
     def flags(self) -> list[str]:
         return ["-trimpath", "-ldflags", self.ldflags]
@@ -81,6 +82,14 @@ PROGRAMS = {
             folder=HERE / "kwok",
             package="sigs.k8s.io/kwok/cmd/kwok",
             minutes=2.5,
+        ),
+        Program(
+            name="gonvml",
+            title="reader of NVML in Go",
+            folder=HERE / "nvml/gonvml",
+            package=".",
+            minutes=1,
+            cgo=True,
         ),
     )
 }
@@ -115,11 +124,12 @@ def locked(path: Path, waiting: Callable[[], None]) -> Iterator[None]:
 # --- Go ---------------------------------------------------------------------------------------------------------------
 
 
-def _go_environment() -> dict[str, str]:
+def _go_environment(cgo: bool = False) -> dict[str, str]:
     """The environment of every call of Go: what a user set for other work must not change what is built here."""
     return {
         **os.environ,
-        "CGO_ENABLED": "0",
+        "CGO_ENABLED": "1" if cgo else "0",
+        "CGO_CFLAGS": "-O0 -w",
         "GOFLAGS": "-mod=readonly -buildvcs=false",
         "GOTOOLCHAIN": "local",
         "GOWORK": "off",
@@ -195,6 +205,8 @@ def _go_from_package(needed: str, report: Report) -> Path:
 def key(program: Program, go_version: str) -> str:
     """What the program is made from, as 16 hexadecimal digits."""
     digest = hashlib.sha256(f"{go_version}\0{program.package}\0{program.flags()}\0".encode())
+    if program.cgo:
+        digest.update(b"cgo\0")
     sources = [*sorted(program.folder.glob("*.go")), program.folder / "go.mod", program.folder / "go.sum"]
     for path in sources:
         content = path.read_bytes()
@@ -236,7 +248,7 @@ def _build(program: Program, target: Path, report: Report, every: float = 20) ->
         command = [str(go), "build", *program.flags(), "-o", str(result / program.name), program.package]
         with log.open("w") as output:
             build = subprocess.Popen(
-                command, cwd=program.folder, env=_go_environment(), stdin=subprocess.DEVNULL, stdout=output,
+                command, cwd=program.folder, env=_go_environment(program.cgo), stdin=subprocess.DEVNULL, stdout=output,
                 stderr=subprocess.STDOUT,
             )  # fmt: skip
             try:

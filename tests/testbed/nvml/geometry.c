@@ -178,9 +178,10 @@ static const uint slices_of_index[] = {1, 2, 3, 4, 7, 8, 6, 1};
 bool ci_profile(const struct gpu *gpu, const struct gpu_instance *gi, uint index, struct ci_profile *profile)
 {
     const struct profile *p = &gpu->product.profiles[gi->profile];
-    /* The instance of one slice and two slots has more SMs than a plain slice from Hopper on: it answers index 7 instead of 0. */
+    /* The instance of one slice and two slots has more SMs than a plain slice from Hopper on: index 7 fills it. Whether
+     * index 0, of a plain slice's SMs, answers beside it is not known of real ones: gpu->narrow_in_wide. */
     bool wide = p->slices == 1 && p->size == 2 && p->sms > gpu->product.profiles[0].sms;
-    if (index > 7 || (index == 7) != wide)
+    if (index > 7 || (index == 7) > wide || (wide && index != 7 && !(index == 0 && gpu->narrow_in_wide)))
         return false;
     uint slices = slices_of_index[index], step = slices == 3 ? 4 : slices;
     if (slices > p->slices || (slices == 3 && p->slices == 4) || (slices == 6 && p->slices != 6))
@@ -193,9 +194,11 @@ bool ci_profile(const struct gpu *gpu, const struct gpu_instance *gi, uint index
     return true;
 }
 
-uint ci_sms(const struct gpu *gpu, const struct gpu_instance *gi, uint slices)
+uint ci_sms(const struct gpu *gpu, const struct gpu_instance *gi, uint index, uint slices)
 {
     const struct profile *p = &gpu->product.profiles[gi->profile];
+    if (index == 0 && p->slices == 1 && p->size == 2)
+        return gpu->product.profiles[0].sms;
     return slices == p->slices ? p->sms : p->sms * slices / p->slices & ~1u;
 }
 

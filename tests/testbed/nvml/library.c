@@ -1021,7 +1021,7 @@ API int nvmlGpuInstanceGetComputeInstanceProfileInfo(GpuInstance instance, uint 
     int code = info ? ci_profile_answers(gpu, gi, index, engine, &found) : INVALID_ARGUMENT;
     NEEDS(code == OK, code);
     const struct profile *p = &gpu->product.profiles[gi->profile];
-    *info = (ComputeInstanceProfileInfo){index, found.slices, found.count, ci_sms(gpu, gi, found.slices), p->ces, p->decs, p->encs,
+    *info = (ComputeInstanceProfileInfo){index, found.slices, found.count, ci_sms(gpu, gi, index, found.slices), p->ces, p->decs, p->encs,
                                          p->jpgs, p->ofas};
     DONE(OK);
 }
@@ -1034,7 +1034,7 @@ API int nvmlGpuInstanceGetComputeInstanceProfileInfoV(GpuInstance instance, uint
     int code = to ? ci_profile_answers(gpu, gi, index, engine, &found) : INVALID_ARGUMENT;
     NEEDS(code == OK, code);
     const struct profile *p = &gpu->product.profiles[gi->profile];
-    ComputeInstanceProfileInfo_v3 info = {0, index, found.slices, found.count, ci_sms(gpu, gi, found.slices), p->ces, p->decs,
+    ComputeInstanceProfileInfo_v3 info = {0, index, found.slices, found.count, ci_sms(gpu, gi, index, found.slices), p->ces, p->decs,
                                           p->encs, p->jpgs, p->ofas, "", p->gfx};
     ci_name(gpu, gi, found.slices, info.name, sizeof info.name);
     uint version = *(uint *)to;
@@ -1206,7 +1206,7 @@ static int attributes(struct call *call, Device device, DeviceAttributes *to)
     const struct gpu_instance *gi = &gpu->gis[device->gi];
     const struct profile *p = &gpu->product.profiles[gi->profile];
     uint slices = gi->cis[device->ci].size;
-    *to = (DeviceAttributes){ci_sms(gpu, gi, slices), p->ces, p->decs, p->encs, p->jpgs, p->ofas, p->slices, slices, p->mib};
+    *to = (DeviceAttributes){ci_sms(gpu, gi, gi->cis[device->ci].profile, slices), p->ces, p->decs, p->encs, p->jpgs, p->ofas, p->slices, slices, p->mib};
     return end(call, OK);
 }
 

@@ -119,6 +119,7 @@ static const struct key gpu_keys[] = {
     W(gpu, "mode_change", mode_change, "immediate reset reboot "),
     N(gpu, "clients", clients),
     N(gpu, "lost", lost),
+    N(gpu, "narrow_in_wide", narrow_in_wide),
     N(gpu, "xid", xid),
     {0},
 };
@@ -501,12 +502,11 @@ static void set_instance(struct host *host, struct gpu *gpu, char *text)
         stop("instance=%s: %s", part, code_text(code));
     struct gpu_instance *gi = &gpu->gis[id];
     if (!rest) {
-        for (uint i = 0; i < 8; i++) {
+        for (uint i = 8; i--;) { /* downwards: where two have as many slices, the later has more SMs */
             struct ci_profile found;
-            if (ci_profile(gpu, gi, i, &found) && found.slices == p->slices)
-                ci_create(gpu, gi, i, NULL, &ci);
+            if (ci_profile(gpu, gi, i, &found) && found.slices == p->slices && ci_create(gpu, gi, i, NULL, &ci) == OK)
+                return;
         }
-        return;
     }
     while ((part = next_part(&rest))) {
         char *value = value_of(part);

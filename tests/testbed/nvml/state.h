@@ -61,7 +61,7 @@ struct gpu {
     struct product product;
     char uuid[UUID_SIZE], serial[32];
     uint domain, bus, device, minor, persistence, ecc_current, ecc_pending, compute_mode, virtualization, display;
-    uint mig_current, mig_pending, mode_change, clients, lost, power_limit, module_id;
+    uint mig_current, mig_pending, mode_change, clients, lost, power_limit, module_id, narrow_in_wide;
     u64 ecc_corrected, ecc_uncorrected;
     uint remapped_correctable, remapped_uncorrectable, remap_pending, remap_failed;
     uint fabric_state, fabric_status, clique, xid;
@@ -126,7 +126,7 @@ int gi_destroy(struct gpu *gpu, uint id);
 
 struct ci_profile { uint slices, count, starts; };
 bool ci_profile(const struct gpu *gpu, const struct gpu_instance *gi, uint index, struct ci_profile *profile);
-uint ci_sms(const struct gpu *gpu, const struct gpu_instance *gi, uint slices);
+uint ci_sms(const struct gpu *gpu, const struct gpu_instance *gi, uint index, uint slices);
 uint ci_capacity(const struct gpu *gpu, const struct gpu_instance *gi, uint index);
 void ci_name(const struct gpu *gpu, const struct gpu_instance *gi, uint slices, char *name, size_t size);
 int ci_create(const struct gpu *gpu, struct gpu_instance *gi, uint profile_id, const Placement *where, uint *id);

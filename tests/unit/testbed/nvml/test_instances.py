@@ -275,6 +275,14 @@ def test_compute_profiles_of_each_shape(make: Make, product: str, profile: int, 
     assert compute_profiles(create(profile)) == wanted
 
 
+def test_a_wide_instance_can_answer_the_narrow_profile_too(make: Make) -> None:
+    double = on(make, "H200-SXM5-141GB")
+    double.set("gpu=0", "narrow_in_wide=1", f"instance={ONE_WIDE}@0")
+    (made,) = double.show()["gpus"][0]["instances"]
+    assert [ci["profile"] for ci in made["cis"]] == [7]
+    assert compute_profiles(create(ONE_WIDE)) == {0: (1, 1, 16), 7: (1, 1, 26)}
+
+
 def test_compute_instances_share_the_slices(make: Make) -> None:
     on(make, "A100-SXM4-40GB")
     instance = create(FOUR)
