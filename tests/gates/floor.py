@@ -22,7 +22,9 @@ from pathlib import Path
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT, FLOOR, cache_folder, interpreters
 
 # Without versions where pip finds the newest that this Python can have.
-PYTHON_NEEDS = ("PyYAML", "cryptography", "hypothesis", "jmespath", "kubernetes", "kubernetes-validate", "pytest")
+PYTHON_NEEDS = (
+    "PyYAML", "cryptography", "hypothesis", "jmespath", "kubernetes", "kubernetes-validate", "nvidia-ml-py", "pytest",
+)  # fmt: skip
 # What ansible-core 2.18 runs on; the testbed itself wants 3.11 or newer.
 ANSIBLE_PYTHONS = ("3.13", "3.12", "3.11")
 

@@ -173,9 +173,10 @@ class Nvml:
 
     def gpus(self) -> List[Gpu]:
         """All GPUs, in NVML's order."""
-        return [self._gpu(index) for index in range(int(self.call("nvmlDeviceGetCount")))]
+        return [self.gpu(index) for index in range(int(self.call("nvmlDeviceGetCount")))]
 
-    def _gpu(self, index: int) -> Gpu:
+    def gpu(self, index: int) -> Gpu:
+        """One GPU by its number in NVML's order."""
         what = f"GPU {index}"
         handle = self.call("nvmlDeviceGetHandleByIndex", index, what=what)
         pci = self.call("nvmlDeviceGetPciInfo", handle, what=what)

@@ -48,6 +48,7 @@ def install(host: Host, *products: str) -> None:
     host.put("/usr/bin/nvidia-smi", folder / nvml.SMI, mode=0o755)
     host.put("/usr/lib/python3/dist-packages/pynvml.py", Path(pynvml.__file__))
     host.put("/etc/environment", "".join(f"{name}={value}\n" for name, value in VARIABLES.items()))
+    host.put("/etc/sudoers.d/nvml-double", f'Defaults env_keep += "{" ".join(VARIABLES)}"\n', mode=0o440)
     words = " ".join(f"{name}={value}" for name, value in VARIABLES.items())
     host.put("/etc/systemd/system.conf.d/nvml-double.conf", f"[Manager]\nDefaultEnvironment={words}\n")
     host.put("/etc/systemd/system/nvml-double-boot.service", AT_BOOT)

@@ -46,11 +46,11 @@ FOLDER = "gpufleet.folder"  # the host ends with this folder
 class Host:
     """A running host. ``id`` is the container's, ``port`` that of its SSH server on this machine's loopback address."""
 
-    def __init__(self, name: str, id: str, folder: Path) -> None:
+    def __init__(self, name: str, id: str, folder: Path, port: int) -> None:
         self.name = name
         self.id = id
         self.folder = folder
-        self.port = int(podman("port", id, "22/tcp").stdout.decode().rpartition(":")[2])
+        self.port = port
 
     # --- From outside: what verifies does not lean on what is verified ------------------------------------------------
 
@@ -209,7 +209,8 @@ class Hosts:
             _put(id, {"/root/.ssh/authorized_keys": allowed})
             _put(id, {f"/home/{images.USER}/.ssh/authorized_keys": allowed}, (1000, 1000))
             podman("start", id)
-            host = Host(name, id, self.folder)
+            port = int(podman("port", id, "22/tcp").stdout.decode().rpartition(":")[2])
+            host = Host(name, id, self.folder, port)
             with (self.folder / "known_hosts").open("a") as known:
                 known.write(f"[127.0.0.1]:{host.port} {server_public}")
             (self.folder / f"{name}.port").write_text(str(host.port))
@@ -229,7 +230,9 @@ class Hosts:
         """Take over the lasting hosts of this folder that an earlier process started."""
         for id, labels in _containers():
             if labels.get(FOLDER) == str(self.folder):
-                self.hosts[labels["name"]] = Host(labels["name"], id, self.folder)
+                # From our file: podman tells no port of a host that is just being restarted.
+                port = int((self.folder / f"{labels['name']}.port").read_text())
+                self.hosts[labels["name"]] = Host(labels["name"], id, self.folder, port)
         return self
 
     def stop(self) -> None:
