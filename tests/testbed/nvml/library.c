@@ -488,11 +488,11 @@ GPU_NUMBER(nvmlDeviceGetCurrPcieLinkWidth, uint, true, 16)
 GPU_NUMBER(nvmlDeviceGetMaxPcieLinkWidth, uint, true, 16)
 GPU_NUMBER(nvmlDeviceGetRetiredPagesPendingStatus, uint, !gpu->product.rows, 0)
 GPU_NUMBER(nvmlDeviceGetDefaultEccMode, uint, gpu->product.ecc, 1)
-GPU_NUMBER(nvmlDeviceGetSupportedEventTypes, u64, true, 0x1d)
+GPU_NUMBER(nvmlDeviceGetSupportedEventTypes, u64, true, 65439)
 GPU_NUMBER(nvmlDeviceGetCurrentClocksEventReasons, u64, true, 1)
 GPU_NUMBER(nvmlDeviceGetCurrentClocksThrottleReasons, u64, true, 1)
 GPU_NUMBER(nvmlDeviceGetTotalEnergyConsumption, u64, true, 1000ULL * gpu->product.power_draw)
-GPU_NUMBER(nvmlDeviceGetNumaNodeId, uint, true, 0)
+GPU_NUMBER(nvmlDeviceGetNumaNodeId, uint, gpu->product.addressing == 2, 0)
 GPU_NUMBER(nvmlDeviceGetAccountingMode, uint, true, 0)
 
 #define GPU_PAIR(function, type, supported, one, other) \
@@ -511,8 +511,8 @@ GPU_PAIR(nvmlDeviceGetEccMode, uint, gpu->product.ecc, gpu->ecc_current, gpu->ec
 GPU_PAIR(nvmlDeviceGetPowerManagementLimitConstraints, uint, true, gpu->product.power_min, gpu->product.power_max)
 GPU_PAIR(nvmlDeviceGetGspFirmwareMode, uint, true, gpu->product.gsp, gpu->product.gsp)
 GPU_PAIR(nvmlDeviceGetMigMode, uint, gpu->product.slots, gpu->mig_current, gpu->mig_pending)
-GPU_PAIR(nvmlDeviceGetEncoderUtilization, uint, !gpu->mig_current, 0, 0)
-GPU_PAIR(nvmlDeviceGetDecoderUtilization, uint, !gpu->mig_current, 0, 0)
+GPU_PAIR(nvmlDeviceGetEncoderUtilization, uint, !gpu->mig_current, 0, 100000)
+GPU_PAIR(nvmlDeviceGetDecoderUtilization, uint, !gpu->mig_current, 0, 100000)
 
 API int nvmlDeviceGetGspFirmwareVersion(Device device, char *version)
 {
@@ -526,6 +526,7 @@ API int nvmlDeviceGetInforomVersion(Device device, uint object, char *version, u
 {
     CALL(READ, "\"device\":%s,\"object\":%u,\"size\":%u", shown(device), object, size);
     GPU(device);
+    NEEDS(object < 4, INVALID_ARGUMENT);
     NEEDS(object < 2, NOT_SUPPORTED);
     DONE(put_text(version, size, object == 0 ? "2.1" : "7.16"));
 }
@@ -779,7 +780,8 @@ API int nvmlDeviceGetTopologyCommonAncestor(Device device, Device other, uint *l
     CALL(READ, "\"device\":%s,\"other\":%s", shown(device), shown(other));
     GPU(device);
     NEEDS(resolve(&call, other, 1u << GPU_HANDLE) && level, INVALID_ARGUMENT);
-    *level = device == other ? 0 : 50;
+    NEEDS(device != other, NOT_SUPPORTED);
+    *level = 50;
     DONE(OK);
 }
 
@@ -850,7 +852,7 @@ static int profile_info(const struct profile *p, void *to)
         memcpy(to, &info, sizeof info);
         return OK;
     }
-    return ARGUMENT_VERSION_MISMATCH;
+    return INVALID_ARGUMENT;
 }
 
 API int nvmlDeviceGetGpuInstanceProfileInfoV(Device device, uint index, void *info)
@@ -894,17 +896,17 @@ API int nvmlDeviceGetGpuInstanceRemainingCapacity(Device device, uint id, uint *
     DONE(OK);
 }
 
+/* The real library answers success with the whole count where the caller has less room. */
 static int put_placements(uint starts, uint size, Placement *placements, uint *count)
 {
-    uint room = *count, total = (uint)__builtin_popcount(starts), next = 0;
-    *count = total;
-    if (!placements)
-        return OK;
-    if (room < total)
-        return INSUFFICIENT_SIZE;
+    uint room = placements ? *count : 0, next = 0;
     for (uint start = 0; start < 32; start++)
-        if (starts >> start & 1)
-            placements[next++] = (Placement){start, size};
+        if (starts >> start & 1) {
+            if (next < room)
+                placements[next] = (Placement){start, size};
+            next++;
+        }
+    *count = next;
     return OK;
 }
 
@@ -971,7 +973,6 @@ API int nvmlDeviceGetGpuInstances(Device device, uint id, GpuInstance *instances
     CALL(READ, "\"device\":%s,\"id\":%u", shown(device), id);
     GPU(device);
     NEEDS(instances && count, INVALID_ARGUMENT);
-    NEEDS(gpu->mig_current, NOT_SUPPORTED);
     PROFILE(id);
     (void)p;
     *count = 0;
@@ -986,7 +987,7 @@ API int nvmlDeviceGetGpuInstanceById(Device device, uint gi, GpuInstance *instan
     CALL(READ, "\"device\":%s,\"gi\":%u", shown(device), gi);
     GPU(device);
     NEEDS(instance, INVALID_ARGUMENT);
-    NEEDS(gpu->mig_current, NOT_SUPPORTED);
+    NEEDS(gpu->product.slots, NOT_SUPPORTED);
     NEEDS(gi < MAX_GIS && gpu->gis[gi].used, NOT_FOUND);
     *instance = gi_handle(device->gpu, gi);
     DONE(OK);
@@ -1043,7 +1044,7 @@ API int nvmlGpuInstanceGetComputeInstanceProfileInfoV(GpuInstance instance, uint
     else if (version == VERSION(ComputeInstanceProfileInfo_v3, 3))
         memcpy(to, &info, sizeof info);
     else
-        DONE(ARGUMENT_VERSION_MISMATCH);
+        DONE(INVALID_ARGUMENT);
     DONE(OK);
 }
 
@@ -1190,7 +1191,7 @@ API int nvmlDeviceGetMigDeviceHandleByIndex(Device device, uint index, Device *f
     GPU(device);
     uint gi, ci;
     NEEDS(gpu->product.slots, NOT_SUPPORTED);
-    NEEDS(found && index < mig_devices_max(gpu), INVALID_ARGUMENT);
+    NEEDS(found && (!gpu->mig_current || index < mig_devices_max(gpu)), INVALID_ARGUMENT);
     NEEDS(mig_device(gpu, index, &gi, &ci), NOT_FOUND);
     *found = mig_handle(device->gpu, gi, ci);
     DONE(OK);

@@ -112,7 +112,7 @@ static int query(const struct host *host, const char *fields, bool header, bool 
             char wanted[64];
             snprintf(wanted, sizeof wanted, ",%.60s,", field);
             if (!strstr(known, wanted)) {
-                printf("Field \"%s\" is not a valid field to query.\n", field);
+                printf("Field \"%s\" is not a valid field to query.\n\n", field);
                 return 2;
             }
             printf("%s", comma);

@@ -62,7 +62,7 @@ def test_queries_answer_as_the_real_one_did(make: Make) -> None:
     )
     assert smi(double, "--query-gpu=memory.total,index", "--format=csv,noheader,nounits") == "143771, 0\n"
     said = smi(double, "--query-gpu=colour", "--format=csv", code=2)
-    assert said == 'Field "colour" is not a valid field to query.\n'
+    assert said == 'Field "colour" is not a valid field to query.\n\n'
 
 
 @pytest.mark.rows("FK-09")

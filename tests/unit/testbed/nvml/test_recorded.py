@@ -135,3 +135,76 @@ def test_what_nvidia_smi_printed_of_memory_and_rows(
     assert memory.total == memory.reserved + memory.used + memory.free
     assert pynvml.nvmlDeviceGetRowRemapperHistogram(gpu()).max == rows
     assert pynvml.nvmlDeviceGetBAR1MemoryInfo(gpu()).bar1Total >> 20 == bar1
+
+
+#: Asked of a real H200 with MIG mode off, pynvml's class of error or the answer.
+ASKED = {
+    "ModuleId": 2,
+    "DisplayActive": 0,
+    "PerformanceState": 0,
+    "PowerManagementLimit": 700000,
+    "PowerManagementDefaultLimit": 700000,
+    "DefaultEccMode": [1],
+    "SupportedEventTypes": 65439,
+    "NumaNodeId": "NVMLError_NotSupported",
+    "AccountingMode": 0,
+    "AddressingMode": 0,
+    "FanSpeed": "NVMLError_NotSupported",
+    "EncoderUtilization": [0, 100000],
+    "GraphicsRunningProcesses": [],
+    "MPSComputeRunningProcesses": [],
+    "Attributes": "NVMLError_NotSupported",
+    "GpuInstanceId": "NVMLError_InvalidArgument",
+    "ComputeInstanceId": "NVMLError_InvalidArgument",
+    "DeviceHandleFromMigDeviceHandle": "NVMLError_InvalidArgument",
+}
+ASKED_WITH = [
+    ("HandleByUUID", "GPU-deadbeef-0000-0000-0000-000000000000", "NVMLError_NotFound"),
+    ("HandleByUUID", "nonsense", "NVMLError_NotFound"),
+    ("HandleByUUID", "MIG-x/1/0", "NVMLError_NotFound"),
+    ("HandleByPciBusId", "00000000:f0:00.0", "NVMLError_NotFound"),
+    ("HandleByPciBusId", "nonsense", "NVMLError_InvalidArgument"),
+    ("HandleBySerial", "42", "NVMLError_NotFound"),
+    ("HandleByIndex", 99, "NVMLError_InvalidArgument"),
+]
+TEXTS = {
+    3: "Not Supported",
+    4: "Insufficient Permissions",
+    15: "GPU is lost",
+    16: "GPU requires reset",
+    17: "GPU access blocked by the operating system",
+    18: "Driver/library version mismatch",
+    19: "In use by another client",
+    22: "vGPU ECC not supported",
+    23: "Insufficient Resources",
+    24: "Invalid Frequency",
+    25: "Argument version mismatch",
+    26: "Requested functionality has been deprecated",
+    27: "System is not in ready state",
+    28: "No supported GPUs were found",
+    29: "Resource not in correct state to perform requested operation",
+    30: "Reset type is not supported for given device",
+    55: "Unknown Error",
+    999: "Unknown Error",
+}
+
+
+def short(call: Any, *arguments: Any) -> Any:
+    found = answer(call, *arguments)
+    return found["_error"].split(":")[0] if isinstance(found, dict) and "_error" in found else found
+
+
+@pytest.mark.rows("FK-04", "NV-02")
+def test_answers_to_odd_questions_are_the_real_ones(make: Make) -> None:
+    make("H200-SXM5-141GB", 1).set("gpu=0", "module_id=2")
+    assert {name: short(getattr(pynvml, f"nvmlDeviceGet{name}"), gpu()) for name in ASKED} == ASKED
+    for name, argument, wanted in ASKED_WITH:
+        assert short(getattr(pynvml, f"nvmlDeviceGet{name}"), argument) == wanted, (name, argument)
+    assert [short(pynvml.nvmlDeviceGetInforomVersion, gpu(), number) for number in range(5)] == [
+        "2.1",
+        "7.16",
+        "NVMLError_NotSupported",
+        "NVMLError_NotSupported",
+        "NVMLError_InvalidArgument",
+    ]
+    assert {code: pynvml.nvmlErrorString(code) for code in TEXTS} == TEXTS
