@@ -56,7 +56,9 @@ def run(name: str) -> bool:
         )
     passed = ended.returncode == 0
     if not passed:
-        print(ended.stdout[-12000:])
+        # A long result may push the sentence that tells why out of what is shown.
+        told = [line[:2000] for line in ended.stdout.splitlines() if line.startswith("[ERROR]")]
+        print("\n".join([ended.stdout[-12000:], *told]))
     print(f"{name}: {'passed' if passed else 'FAILED'} after {time.monotonic() - start:.0f} s", flush=True)
     return passed
 
