@@ -142,6 +142,7 @@ def there(files: Files) -> List[str]:
 def remove(files: Files, units: Units) -> None:
     """Take the unit and all its files away."""
     if files.exists(UNIT):
+        units.stop(NAME)  # it has nothing to stop; systemd forgets it
         units.disable(NAME)
     for path in there(files):
         files.remove(path)

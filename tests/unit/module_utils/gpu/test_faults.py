@@ -117,6 +117,7 @@ def failures(stage: Stage, step: int) -> int:
         failure = stage.run()
         stage.judge(failure)
         failed += failure is not None
+    sys.stdout.write(f"{len(faults)} failed calls injected at {stage.calls} calls, {failed} of them failed the run\n")
     assert failed > len(faults) / 2
     return len(faults)
 
@@ -186,6 +187,7 @@ def test_a_run_that_dies_at_a_write_is_ended_by_the_next(name, host_with):
                 stage.run(stage.host.tools(Dying))
             died += 1
             stage.judge(Failure("died"))
+    sys.stdout.write(f"{died} deaths injected at {stage.writes} writes\n")
     assert died == 2 * stage.writes
 
 
@@ -213,4 +215,5 @@ def test_a_process_that_is_killed_at_a_write_is_followed_by_one_that_ends_its_wo
             assert done.returncode == -signal.SIGKILL, done.stderr
             killed += 1
             stage.judge(Failure("killed"))
+    sys.stdout.write(f"{killed} processes killed\n")
     assert killed == 2 * stage.writes
