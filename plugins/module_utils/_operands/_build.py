@@ -289,6 +289,7 @@ def validation(policy: Policy, name: str, environment: Sequence[Json], mounts: S
     )
 
 
+TOOLKIT_VALIDATION = "toolkit-validation"
 WAIT_FOR_TOOLKIT = f"""\
 while [ ! -e {VALIDATIONS}/toolkit-ready ]; do
   echo "waiting until the container toolkit has been validated on this node"
@@ -305,7 +306,7 @@ def wait_for_toolkit(policy: Policy, whole_run: bool = True) -> Tuple[Json, Json
     volume, path = ("run-nvidia", "/run/nvidia") if whole_run else ("run-nvidia-validations", VALIDATIONS)
     waiting = validation(
         policy,
-        "toolkit-validation",
+        TOOLKIT_VALIDATION,
         merged_env([], policy.validator.toolkit_env),
         [mount(volume, path, propagation="HostToContainer")],
         args=[WAIT_FOR_TOOLKIT],
@@ -438,10 +439,12 @@ def _pod_spec(pod: Pod, policy: Policy, facts: ClusterFacts) -> Json:
         "volumes": pod.volumes,
         **pod.spec,
     }
-    if not pod.init:
-        del spec["initContainers"]
     # Operands share parts with each other and with the policy: a copy of our own may be changed.
     spec = copy.deepcopy(spec)
+    if not facts.validated:
+        _wait_for_nobody(spec)
+    if not spec["initContainers"]:
+        del spec["initContainers"]
     secrets = list(dict.fromkeys(name for image in pod.images for name in image.pull_secrets))
     if secrets:
         spec["imagePullSecrets"] = [{"name": name} for name in secrets]
@@ -454,6 +457,14 @@ def _pod_spec(pod: Pod, policy: Policy, facts: ClusterFacts) -> Json:
     _move_host_root(spec, policy.host_paths.root_fs)
     _move_driver_root(spec, policy.host_paths.driver_install_dir)
     return spec
+
+
+def _wait_for_nobody(spec: Json) -> None:
+    """Without the stack's validator its proofs never come; volumes that only served to see them go, too."""
+    spec["initContainers"] = [item for item in spec["initContainers"] if item["name"] != TOOLKIT_VALIDATION]
+    containers = [*spec["initContainers"], *spec["containers"]]
+    mounted = {item["name"] for container in containers for item in container.get("volumeMounts") or []}
+    spec["volumes"] = [volume for volume in spec["volumes"] if volume["name"] in mounted]
 
 
 def runtime_class(policy: Policy, facts: ClusterFacts) -> str:

@@ -18,22 +18,35 @@ ACCOUNT = "nvidia-device-plugin"
 READ_NODES = b.rule("", "nodes", "get list watch")
 DEFAULT_MPS_ROOT = "/run/nvidia/mps"
 _ENTRYPOINT = "nvidia-device-plugin-entrypoint"
+_HOST_DRIVER = [
+    b.env("NVIDIA_DRIVER_ROOT", "/"),
+    b.env("DRIVER_ROOT_CTR_PATH", "/host"),
+    b.env("NVIDIA_DEV_ROOT", "/"),
+    b.env("DEV_ROOT_CTR_PATH", "/host"),
+]
 
 
 def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     entrypoint = b.config_map(_ENTRYPOINT, facts.namespace, {"entrypoint.sh": DEVICE_PLUGIN}, {"app": NAME})
     configs = plugin_configs(policy, facts)
     waiting, validations = b.wait_for_toolkit(policy, whole_run=False)
+    # What the validator finds out about the driver is read by the script; without a validator it is the host's own.
+    start: Json = {"command": ["/bin/sh", "-c"], "args": ["/bin/entrypoint.sh"]}
+    script = [b.mount(_ENTRYPOINT, "/bin/entrypoint.sh", read_only=True, sub_path="entrypoint.sh")]
+    proofs = [b.mount("run-nvidia-validations", b.VALIDATIONS)]
+    environment = _environment(policy)
+    if not facts.validated:
+        start, script, proofs = {"command": ["nvidia-device-plugin"]}, [], []
+        environment += _HOST_DRIVER
     main = b.main_container(
         "nvidia-device-plugin",
         policy.device_plugin,
-        command=["/bin/sh", "-c"],
-        args=["/bin/entrypoint.sh"],
-        environment=_environment(policy),
+        **start,
+        environment=environment,
         mounts=[
-            b.mount(_ENTRYPOINT, "/bin/entrypoint.sh", read_only=True, sub_path="entrypoint.sh"),
+            *script,
             b.mount("device-plugin", "/var/lib/kubelet/device-plugins"),
-            b.mount("run-nvidia-validations", b.VALIDATIONS),
+            *proofs,
             b.DRIVER_ROOT_MOUNT,
             b.HOST_MOUNT,
             b.CDI_MOUNT,
@@ -64,7 +77,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     )
     add_config_manager(pod, policy, "nvidia-device-plugin", policy.device_plugin.resources)
     rbac = b.rbac(ACCOUNT, facts.namespace, [b.USE_PRIVILEGED_SCC], [READ_NODES])
-    return [*rbac, entrypoint, *configs, *b.daemonset(pod, policy, facts)]
+    return [*rbac, *([entrypoint] if facts.validated else []), *configs, *b.daemonset(pod, policy, facts)]
 
 
 def plugin_env(policy: Policy) -> List[Json]:

@@ -6,12 +6,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
 from .._operands import OPERANDS
 from .._operands._types import Operand
+from .._operands._validator import NAME as VALIDATOR
 from .._plan import ERROR, WARNING, Failure, Finding, Result
 from .._policy._model import Policy
 from ._journal import Journal
@@ -127,6 +129,11 @@ class PartRun(StackRun):
         self.prefixes = prefixes
         self.absent = absent
 
+    def _read(self) -> None:
+        super()._read()
+        stack = {str(item["metadata"]["name"]) for item in self.listings["DaemonSet"].items}
+        self.facts = replace(self.facts, validated=VALIDATOR in stack)
+
     def _layers(self) -> Set[str]:
         """What these operands stand on, and they themselves."""
         return {"driver", "toolkit", *(LAYERS[operand.name] for operand in self.parts)}
@@ -146,6 +153,9 @@ class PartRun(StackRun):
 
     def _foreign_nfd(self) -> bool:
         return False
+
+    def _problems(self) -> List[Finding]:
+        return [finding for finding in super()._problems() if finding.id != "node-os-unknown"]  # drivers are not ours
 
     def _nfd_findings(self) -> List[Finding]:
         return []

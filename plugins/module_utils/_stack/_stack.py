@@ -247,13 +247,16 @@ class StackRun:
 
     def _wanted(self) -> List[Object]:
         self.facts = with_nodes(self.facts, self._gpu_nodes())
-        self.journal.add_findings(problems(self.policy, self.facts))
+        self.journal.add_findings(self._problems())
         self.journal.add_findings(self._nfd_findings())
         self._refuse()
         self.built = self._build()
         daemonsets = [o for _operand, objects in self.built for o in objects if o["kind"] == "DaemonSet"]
         self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets))
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
+
+    def _problems(self) -> List[Finding]:
+        return problems(self.policy, self.facts)
 
     def _nfd_findings(self) -> List[Finding]:
         """What keeps NFD's labels from telling which nodes have a GPU."""

@@ -65,6 +65,35 @@ def test_device_plugin_absent_takes_the_plugin_away_and_nothing_else(running):
     assert (again["changed"], again["plan"]) == (False, [])
 
 
+@pytest.mark.rows("S10", "S56")
+@pytest.mark.parametrize("module", ["device_plugin", "dcgm_exporter"])
+def test_alone_it_waits_for_no_validator_on_nodes_whose_image_brings_driver_and_toolkit(fleets, module):
+    fleet = fleets("preinstalled")
+    fleet.empty()
+    deploy = "nvidia.com/gpu.deploy." + module.replace("_", "-")
+    labels = ["feature.node.kubernetes.io/pci-10de.present", deploy]
+    nodes = ["gpu-host-driver", "gpu-cloud"]
+    runtime_class = {
+        "apiVersion": "node.k8s.io/v1",
+        "kind": "RuntimeClass",
+        "metadata": {"name": "nvidia"},
+        "handler": "nvidia",
+    }
+    fleet.kubectl("label", "--overwrite", "node", *nodes, *(f"{key}=true" for key in labels), user="admin")
+    fleet.kubectl("create", "-f", "-", text=json.dumps(runtime_class), user="admin")
+    try:
+        done = _four_steps(fleet, module)
+        assert done["findings"] == []
+        daemonsets = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in fleet.get("DaemonSet")}
+        assert not [c for spec in daemonsets.values() for c in spec.get("initContainers", []) if "tion" in c["name"]]
+        removed = fleet.run(module, state="absent")
+        assert not removed["failed"], removed["msg"]
+        assert fleet.get("DaemonSet") == []
+    finally:
+        fleet.kubectl("delete", "runtimeclass", "nvidia", user="admin")
+        fleet.kubectl("label", "node", *nodes, *(f"{key}-" for key in labels), user="admin")
+
+
 def test_device_plugin_says_when_its_runtime_class_is_missing(facts):
     facts.empty()
     refused = facts.run("device_plugin")
