@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
 from .._operands import OPERANDS
+from .._operands._build import configs_read
 from .._operands._types import Operand
 from .._operands._validator import NAME as VALIDATOR
 from .._plan import ERROR, WARNING, Failure, Finding, Result
@@ -20,7 +21,7 @@ from ._journal import Journal
 from ._nodes import NodeChange, NodePlanner
 from ._offers import stale_labels
 from ._request import Progress, Request, read_policy
-from ._stack import StackRun
+from ._stack import StackRun, is_free
 
 # What nodes call these operands.
 LAYERS = {
@@ -163,14 +164,37 @@ class PartRun(StackRun):
     def _nfd_stages(self) -> List[Any]:
         return []
 
+    def _apply(self, first: Plan, relabel: List[NodeChange]) -> Plan:
+        last = super()._apply(first, relabel)
+        if any(step.ref.kind == "Namespace" and step.verb == DELETE for step in last.steps):
+            self.journal.lease.remove()  # it went with the namespace
+        return last
+
     def _keeps(self, step: Step, made: Plan) -> bool:
-        if step.verb == DELETE and not self._is_part(step):
+        if step.ref.kind == "Namespace":
+            return not (self.absent and self._is_last(made) and is_free(self.journal, step.ref.name))
+        if step.verb == DELETE and not self._is_part(step, made):
             return True
         return not self.absent and super()._keeps(step, made)
 
-    def _is_part(self, step: Step) -> bool:
+    def _is_last(self, made: Plan) -> bool:
+        """Whether nothing else of this collection is in the cluster: then the namespace that it made goes, too."""
+        return all(step.ref.kind == "Namespace" or self._is_part(step, made) for step in made.steps)
+
+    def _is_part(self, step: Step, made: Plan) -> bool:
         named = {ref(o) for operand in self.parts for o in operand.build(self.policy, self.facts)}
-        return step.ref in named or step.ref.name.startswith(self.prefixes)
+        mine = step.ref in named or step.ref.name.startswith(self.prefixes)
+        return mine or f"{step.ref.kind}/{step.ref.name}" in self._configs(made)
+
+    def _configs(self, made: Plan) -> Set[str]:
+        """ConfigMaps that pods of these operands read, and no others."""
+        mine: Set[str] = set()
+        others: Set[str] = set()
+        for which, live in made.live.items():
+            if which.kind == "DaemonSet":
+                read = configs_read(live["spec"]["template"]["spec"])
+                (mine if which.name.startswith(self.prefixes) else others).update(read)
+        return mine - others
 
     def _verify(self) -> None:
         if not self.absent and any(operand.name == "state-device-plugin" for operand in self.parts):

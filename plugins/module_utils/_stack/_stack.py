@@ -668,7 +668,7 @@ class _Removal:
 
     def _may_go(self, step: Step) -> bool:
         if step.ref.kind == "Namespace":
-            return self._is_free(step.ref.name)
+            return is_free(self.journal, step.ref.name)
         if step.ref.kind == "CustomResourceDefinition" and step.live is not None:
             return self._is_unused(step.ref.name, str(step.live["spec"]["names"]["kind"]))
         return True
@@ -684,20 +684,6 @@ class _Removal:
             remedy = f"Delete it by hand when they may go: kubectl delete crd {crd}"
             target = f"CustomResourceDefinition {crd}"
             self.journal.add_findings([Finding("left", WARNING, detail, target, remedy=remedy)])
-        return not others
-
-    def _is_free(self, namespace: str) -> bool:
-        """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""
-        others = []
-        for kind in KEPT_KINDS:
-            for item in list_objects(self.connection, kind, namespace, metadata_only=True, optional=True).items:
-                if not ours(item) and not _goes_by_itself(item):
-                    others.append(f"{kind} {item['metadata']['name']}")
-        if others:
-            shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
-            detail = f"stays, since it holds what this collection did not make: {shown}"
-            remedy = f"Delete it by hand when that may go: kubectl delete namespace {namespace}"
-            self.journal.add_findings([Finding("left", WARNING, detail, f"Namespace {namespace}", remedy=remedy)])
         return not others
 
     def _changes(self, nfd_ours: bool) -> List[NodeChange]:
@@ -716,6 +702,21 @@ class _Removal:
             )
 
         self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
+
+
+def is_free(journal: Journal, namespace: str) -> bool:
+    """Whether a namespace of ours holds nothing of others: it is not taken away from under them."""
+    others = []
+    for kind in KEPT_KINDS:
+        for item in list_objects(journal.request.connection, kind, namespace, metadata_only=True, optional=True).items:
+            if not ours(item) and not _goes_by_itself(item):
+                others.append(f"{kind} {item['metadata']['name']}")
+    if others:
+        shown = ", ".join(others[:5]) + (f" and {len(others) - 5} more" if len(others) > 5 else "")
+        detail = f"stays, since it holds what this collection did not make: {shown}"
+        remedy = f"Delete it by hand when that may go: kubectl delete namespace {namespace}"
+        journal.add_findings([Finding("left", WARNING, detail, f"Namespace {namespace}", remedy=remedy)])
+    return not others
 
 
 def _removal_of(node: Object, nfd_ours: bool) -> NodeChange:

@@ -61,6 +61,7 @@ def test_device_plugin_absent_takes_the_plugin_away_and_nothing_else(running):
     removed = running.run("device_plugin", state="absent")
     assert not removed["failed"], removed["msg"]
     assert {d["metadata"]["name"] for d in running.get("DaemonSet")} == others
+    assert running.get("Namespace", "gpu-operator", "") is not None
     again = running.run("device_plugin", state="absent")
     assert (again["changed"], again["plan"]) == (False, [])
 
@@ -82,13 +83,18 @@ def test_alone_it_waits_for_no_validator_on_nodes_whose_image_brings_driver_and_
     fleet.kubectl("label", "--overwrite", "node", *nodes, *(f"{key}=true" for key in labels), user="admin")
     fleet.kubectl("create", "-f", "-", text=json.dumps(runtime_class), user="admin")
     try:
-        done = _four_steps(fleet, module)
+        own = {"metrics": METRICS} if module == "dcgm_exporter" else {"configs": {"a": {"version": "v1"}}}
+        done = _four_steps(fleet, module, **own)
         assert done["findings"] == []
         daemonsets = {d["metadata"]["name"]: d["spec"]["template"]["spec"] for d in fleet.get("DaemonSet")}
         assert not [c for spec in daemonsets.values() for c in spec.get("initContainers", []) if "tion" in c["name"]]
         removed = fleet.run(module, state="absent")
         assert not removed["failed"], removed["msg"]
-        assert fleet.get("DaemonSet") == []
+        for kind in ("DaemonSet", "ConfigMap"):
+            assert [o for o in fleet.get(kind) if o["metadata"]["name"] != "kube-root-ca.crt"] == []
+        assert fleet.get("Namespace", "gpu-operator", "") is None
+        again = fleet.run(module, state="absent")
+        assert (again["failed"], again["changed"], again["plan"]) == (False, False, [])
     finally:
         fleet.kubectl("delete", "runtimeclass", "nvidia", user="admin")
         fleet.kubectl("label", "node", *nodes, *(f"{key}-" for key in labels), user="admin")
