@@ -96,7 +96,7 @@ def pod(trial: Trial, program: Program, name: str, namespace: str, seconds: int)
         "restartPolicy": "Never",
         "activeDeadlineSeconds": seconds,
         "automountServiceAccountToken": False,
-        "nodeSelector": {"kubernetes.io/hostname": trial.node},
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _only(trial.node)}},
         "tolerations": [{"operator": "Exists"}],
         "initContainers": made[:1],
         "containers": made[1:],
@@ -108,6 +108,12 @@ def pod(trial: Trial, program: Program, name: str, namespace: str, seconds: int)
     labels = {MANAGED_BY: MANAGER, PART: TRIAL}
     meta = {"name": name, "namespace": namespace, "labels": labels}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
+def _only(node: str) -> Object:
+    """By its name: the label kubernetes.io/hostname may be another one."""
+    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    return {"nodeSelectorTerms": [{"matchFields": fields}]}
 
 
 def ended(found: Optional[Mapping[str, Any]]) -> bool:

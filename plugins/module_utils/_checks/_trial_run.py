@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._connection import ApiError, Connection, Deadline, Dropped, KubeError, MissingPackage
 from .._kube._lists import list_objects
-from .._kube._resources import Object, Ref, path
+from .._kube._resources import PART, Object, Ref, path
 from .._kube._watch import until
 from .._nodes._stage import node_ready
 from .._plan import WARNING, Action, Check, Failure, Finding, Result
@@ -18,7 +18,7 @@ from .._stack._facts import read_nodes
 from .._stack._request import Progress
 from ._explain import explain
 from ._explain_read import read_case, read_used
-from ._trial import SELECTOR, VALIDATOR, Program, Trial, choose, ended, exporters, judge_metrics, last_words, pod
+from ._trial import SELECTOR, TRIAL, VALIDATOR, Program, Trial, choose, ended, exporters, judge_metrics, last_words, pod
 from ._trial import program_of as program_in
 
 _PAGE = 8 << 20  # bytes of metrics that are read: a board's page has some hundred KiB
@@ -51,7 +51,7 @@ class _Trials:
     def run(self) -> Result:
         nodes = read_nodes(self.connection)
         program = self._program()
-        trials, busy = choose(nodes, read_used(self.connection))
+        trials, busy = choose(nodes, read_used(self.connection, f"{PART}!={TRIAL}"))
         for trial in busy:
             detail = f"no {trial.resource} is free on any ready node with {trial.product}: no pod was run there"
             remedy = "Run it again when one is free, or ask what holds them."

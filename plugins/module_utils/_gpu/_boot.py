@@ -12,19 +12,21 @@ from ._execute import PENDING, Executor, Failed
 from ._kept import BadLayout, KeptGpu, from_json
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
-from ._state import State, aim, read_all
+from ._state import State, aim, read_state
 
 
 def restore(nvml: Nvml, kept: Dict[str, KeptGpu], executor: Executor) -> List[str]:
     """Bring each kept GPU to its layout; what was not done, as sentences. One GPU's trouble stops no other."""
     wrong: List[str] = []
-    there = {state.gpu.uuid: state for state in read_all(nvml)}
+    there = {gpu.uuid: gpu for gpu in nvml.gpus()}
     for uuid, gpu in kept.items():
-        state = there.get(uuid)
-        if state is None:
+        if uuid not in there:
             wrong.append(f"GPU {uuid} is not there")
-        else:
-            wrong += _one(state, gpu, executor)
+            continue
+        try:
+            wrong += _one(read_state(nvml, there[uuid]), gpu, executor)
+        except NvmlError as error:
+            wrong.append(f"GPU {there[uuid].index} cannot be read ({error})")
     return wrong
 
 

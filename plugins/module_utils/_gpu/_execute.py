@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
+from .._plan import Failure
 from ._board import ComputeProfile, Gpu, GpuInstance
 from ._nvml import INSUFFICIENT_RESOURCES, Nvml, NvmlError
 from ._planner import Created, Item, Refused, compute_profile, place_compute
@@ -57,7 +58,7 @@ class Executor:
             now = read_state(self._nvml, gpu)
             if answer == DONE:
                 _compare(target, now)
-        except (NvmlError, Refused, _Differs) as error:
+        except (NvmlError, Refused, _Differs, Failure) as error:
             raise Failed(f"GPU {gpu.index}: {error}", self._back(target, journal)) from None
         return answer, now
 
@@ -278,11 +279,19 @@ def _inside(made: GpuInstance, item: Item) -> List[Tuple[ComputeProfile, int]]:
 
 def _compare(target: Target, now: State) -> None:
     """Read again what is there: return codes prove nothing. Raises _Differs."""
+    found = differs(target, now)
+    if found:
+        raise _Differs(found)
+
+
+def differs(target: Target, now: State) -> str:
+    """How a GPU is not what was planned; "" where it is."""
     if now.on != target.enabled:
-        raise _Differs(f"MIG is {'on' if now.on else 'off'} after the change")
+        return f"MIG is {'on' if now.on else 'off'} after the change"
     wanted = Counter((item.profile.id, tuple(sorted(item.compute))) for item in target.items)
     if wanted != Counter((profile, parts) for profile, _start, parts in _shape(now)):
-        raise _Differs(f"the driver says that it is done, but the GPU has {now.picture()}")
+        return f"the driver says that it is done, but the GPU has {now.picture()}"
+    return ""
 
 
 def _shape(state: State) -> List[Tuple[int, int, Tuple[int, ...]]]:

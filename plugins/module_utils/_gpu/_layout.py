@@ -98,6 +98,9 @@ def _entry(value: object, path: str, problems: Problems) -> Optional[Entry]:
         enabled = True
     wishes = _counts(value.get("profiles"), f"{path}.profiles", problems)
     wishes += _instances(value.get("instances"), f"{path}.instances", problems)
+    if enabled and value.get("profiles") is None and value.get("instances") is None:
+        remedy = "Give profiles ({} takes all instances away), instances, or enabled: false."
+        problems.error(path, "says nothing of what its GPUs shall have", remedy)
     if wishes and not enabled:
         problems.error(path, "asks for instances with enabled: false", "Take the instances or enabled: false away.")
     product = value.get("product") or ""
@@ -105,6 +108,8 @@ def _entry(value: object, path: str, problems: Problems) -> Optional[Entry]:
         problems.error(f"{path}.product", f"is {product!r}; it is a part of the product's name, such as H100")
         product = ""
     filters = value.get("pci_ids")
+    if isinstance(filters, (list, tuple)) and not filters:
+        problems.error(f"{path}.pci_ids", "is empty and would match every GPU", "Leave it out to mean every GPU.")
     return Entry(
         path,
         _gpus(value.get("gpus", "all"), f"{path}.gpus", problems),

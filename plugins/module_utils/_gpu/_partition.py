@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._host._commands import Runner
@@ -17,11 +17,12 @@ from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, err
 from . import _checkpoint, _kept, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
+from ._execute import differs as _differs
 from ._layout import Assignment, Entry, assign, read_layout
 from ._mig_parted import as_yaml, export, generate, read_config
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
-from ._services import Services
+from ._services import CDI, Services, unit_of
 from ._state import State, Target, aim, read_all, read_state
 
 _POLL = 2.0  # seconds between looks at busy GPUs
@@ -37,6 +38,7 @@ class Tools:
     has_systemd: Callable[[], bool] = Units.available
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
+    unit_of: Callable[[int], str] = unit_of
 
     def systemd(self) -> Units:
         """Units by the same runner."""
@@ -109,7 +111,7 @@ class _Run:
         self._progress, self._tools = progress, tools
         self._result = Result()
         services = (params.get("services") or ()) if tools.has_systemd() else ()
-        self._services = Services(tools.systemd(), services, progress)
+        self._services = Services(tools.systemd(), services, progress, tools.files)
 
     def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
         """Plan, and act unless there is nothing to do or this is check mode."""
@@ -120,10 +122,19 @@ class _Run:
         self._result.plan = [_told.action(target) for target in todo]
         self._pending(targets)
         outcome = Outcome(self._result, _told.diff(targets))
-        if not self._check and todo:
-            self._act(targets, todo)
+        owed = self._services.owed() if self._tools.has_systemd() else []
+        why = "an earlier run stopped it, and was ended before it could start it again"
+        self._result.plan += [Action(f"start-{name}", "update", name, why) for name in owed]
+        wrong: List[str] = []
+        done: List[str] = []
+        if todo and not self._check:
+            wrong, done = self._act(targets, todo)
+        elif owed and not self._check:
+            wrong = self._services.start_owed()
         self._keep(targets, todo)
         self._result.changed = bool(self._result.plan)
+        if wrong:
+            raise Failure("The layout is made, but " + " ".join(wrong), self._result, done, [])
         return outcome
 
     # --- planning ---------------------------------------------------------------------------------------------------
@@ -136,6 +147,7 @@ class _Run:
         while True:
             states = read_all(self._nvml)
             self._result.found = _found(states)
+            states = [self._without_services(state) for state in states]
             assigned = assign(entries, [s.gpu for s in states], {s.gpu.uuid: s.mode is not None for s in states})
             targets, refused = _aim_all(assigned, states)
             problems = [_finding(state, assigned.entries[state.gpu.uuid], error) for state, error in refused]
@@ -151,19 +163,24 @@ class _Run:
                 told = line
             self._tools.sleep(min(_POLL, left))
 
+    def _without_services(self, state: State) -> State:
+        """Programs of services that are stopped before a change hold nothing then."""
+        named = self._services.names
+        stay = tuple(each for each in state.processes if not named or self._tools.unit_of(each.pid) not in named)
+        return replace(state, processes=stay)
+
     def _resets(self, target: Target) -> bool:
         return bool(self._params.get("reset")) and not target.state.virtual
 
     def _pending(self, targets: Sequence[Target]) -> None:
         """Modes that a run has asked for before and that wait for somebody."""
-        waiting = [target for target in targets if target.waits and not self._resets(target)]
-        self._waits([target.state for target in waiting])
+        self._result.found.update(reset_required=[], reboot_required=[])
+        self._waits([target.state for target in targets if target.waits and not self._resets(target)])
 
     def _waits(self, states: Sequence[State]) -> None:
         found = self._result.found
-        found["reset_required"] = [state.gpu.index for state in states if not state.virtual]
-        found["reboot_required"] = [state.gpu.index for state in states if state.virtual]
         for state in states:
+            found["reboot_required" if state.virtual else "reset_required"].append(state.gpu.index)
             what = "Reboot the host" if state.virtual else "Reset the GPU (reset: true), or reboot the host"
             detail = "its MIG mode waits for a reset"
             remedy = f"{what}, then run again."
@@ -171,26 +188,35 @@ class _Run:
 
     # --- acting -----------------------------------------------------------------------------------------------------
 
-    def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
+    def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> Tuple[List[str], List[str]]:
+        """What went wrong after the layout was made, as sentences, and the actions that were done. Raises Failure."""
         files = self._tools.files
         _restore.make_folder(files, _restore.CHECKPOINT)
         saved = _checkpoint.save([target.state for target in todo])
         files.write(_restore.CHECKPOINT, _checkpoint.to_json(saved), 0o600)
         done: List[str] = []
-        wrong: List[str] = []
         self._services.stop()
         try:
             self._each(todo, done)
+        except Failure as failure:
+            failure.msg = " ".join([failure.msg, *self._services.start()])
+            raise
         finally:
-            wrong = self._services.start()
+            wrong = self._services.start()  # what was started above is not started again
         files.remove(_restore.CHECKPOINT)
         for folder in _restore.FOLDERS:
             files.remove_folder(folder)  # stays where something else is in it
+        wrong += self._prove(targets)
         if self._params.get("refresh_cdi") and self._tools.has_systemd():
+            wrong += self._refresh_cdi()
+        return wrong, done
+
+    def _refresh_cdi(self) -> List[str]:
+        try:
             self._services.refresh_cdi()
-        self._prove(targets)
-        if wrong:
-            raise Failure("The layout is made, but " + " ".join(wrong), self._result, done, [])
+        except Failure as failure:
+            return [f"CDI specifications are not made anew: {failure.msg} Then run: systemctl restart {CDI}."]
+        return []
 
     def _each(self, todo: Sequence[Target], done: List[str]) -> None:
         executor = Executor(self._nvml, self._progress, self._reset if self._params.get("reset") else None)
@@ -201,14 +227,13 @@ class _Run:
                 answer, now = executor.carry_out(target)
             except Failed as error:
                 left = [action.id for action in self._result.plan if action.id not in done]
-                self._result.found = _found(self._read())
+                self._result.found.update(_found(self._read()))
                 self._result.changed = bool(done) or not error.restored
                 raise Failure(str(error), self._result, done, left) from None
             if answer == PENDING:
                 waiting.append(now)
             done.append(name)
-        earlier = [target.state for target in todo if target.waits and not self._resets(target)]
-        self._waits([*earlier, *waiting])
+        self._waits(waiting)
 
     def _read(self) -> List[State]:
         try:
@@ -219,26 +244,37 @@ class _Run:
     def _reset(self, gpu: Gpu) -> None:
         self._tools.runner.run(["nvidia-smi", "--gpu-reset", "-i", gpu.bus_id], timeout=300)
 
-    def _prove(self, targets: Sequence[Target]) -> None:
-        """Plan again from what is there: nothing may be left to do."""
+    def _prove(self, targets: Sequence[Target]) -> List[str]:
+        """Read again what is there, and compare it with what was planned; what differs, as sentences."""
         found = self._result.found
-        states = read_all(self._nvml)
-        found["gpus"] = _found(states)["gpus"]
+        waiting = {*found["reset_required"], *found["reboot_required"]}
+        states = self._read()
+        found.update(_found(states))
         by_uuid = {state.gpu.uuid: state for state in states}
-        waiting = {*found.get("reset_required", ()), *found.get("reboot_required", ())}
+        wrong = []
         for target in targets:
-            state = by_uuid[target.state.gpu.uuid]
-            self._result.verified.append(
-                Check(
-                    f"gpu-{state.gpu.index}", state.gpu.index not in waiting, f"{_told.name(state)}: {state.picture()}"
-                )
-            )
+            state = by_uuid.get(target.state.gpu.uuid)
+            told = f"{_told.name(target.state)}: {state.picture() if state else 'cannot be read'}"
+            made = state is not None and not _differs(target, state)
+            pends = target.state.gpu.index in waiting
+            self._result.verified.append(Check(f"gpu-{target.state.gpu.index}", made and not pends, told))
+            if not made and not pends:
+                wrong.append(f"{told} afterwards, and not what was planned. Run again to go on.")
+        return wrong
 
     # --- boot -------------------------------------------------------------------------------------------------------
 
     def _keep(self, targets: Sequence[Target], todo: Sequence[Target]) -> None:
         """Have the layout given back at boot."""
-        if not self._params.get("restore_at_boot") or not targets:
+        if not targets:
+            return
+        if not self._params.get("restore_at_boot"):
+            if self._tools.files.exists(_restore.LAYOUT):
+                detail = f"{_restore.LAYOUT} of an earlier run still gives GPUs their earlier layout at boot"
+                remedy = "Run with restore_at_boot: true, or take it away with state: absent."
+                self._result.findings.append(
+                    Finding("mig.restores-other", WARNING, detail, "", "restore_at_boot", remedy)
+                )
             return
         if not self._tools.has_systemd():
             detail = "systemd does not run this host, so the layout is not given back at boot"

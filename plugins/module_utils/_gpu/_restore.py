@@ -29,6 +29,7 @@ from . import (
     _search,
     _state,
 )
+from ._services import STOPPED
 
 PROGRAM = "/usr/local/lib/gpufleet/mig-restore.pyz"
 LAYOUT = "/var/lib/gpufleet/mig/layout.json"
@@ -136,7 +137,7 @@ def make_folder(files: Files, path: str) -> None:
 
 def there(files: Files) -> List[str]:
     """Paths of ours that exist."""
-    return [path for path in (UNIT, PROGRAM, LAYOUT, CHECKPOINT) if files.exists(path)]
+    return [path for path in (UNIT, PROGRAM, LAYOUT, CHECKPOINT, STOPPED) if files.exists(path)]
 
 
 def remove(files: Files, units: Units) -> None:

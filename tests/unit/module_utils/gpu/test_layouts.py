@@ -281,7 +281,7 @@ def test_a_layout_with_a_mistake_is_refused_with_its_path(layout, problem):
 
 def test_all_mistakes_are_told_at_once():
     findings = read_layout([{"gpus": ["x"], "profiles": {"y": 1, "1g.5gb": -2}}, {"z": 1}])[1]
-    assert len(findings) == 4
+    assert len(findings) == 5
 
 
 def test_unknown_gpus_and_contradictions_are_refused():

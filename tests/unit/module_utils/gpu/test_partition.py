@@ -10,7 +10,11 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu import _checkpoint as checkpoint
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._geometry import BOARDS
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import Nvml
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._services import Services
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._state import read_all
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._systemd import Units
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 
 MIXED = [{"profiles": {"3g.20gb": 1, "2g.10gb": 1, "1g.5gb": 1}}]
@@ -398,3 +402,137 @@ def test_the_drivers_own_placement_and_ids_change_nothing(host_with, words):
     ):
         host.run(layout=layout)
         assert host.slices() == picture
+
+
+DCGM = "nvidia-dcgm.service"
+KEPT = [{"profiles": {"1g.5gb": 2, "3g.20gb": 1}}]  # what the host has
+
+
+def test_a_service_that_does_not_start_again_is_told_after_a_failed_step_too(host):
+    host.systemctl.active = {DCGM: "active"}
+    run = host.systemctl.run
+
+    def fails(argv, **more):
+        if "start" in argv:
+            raise Failure(f"{DCGM} did not start.")
+        return run(argv, **more)
+
+    host.systemctl.run = fails
+    host.set("fault=nvmlDeviceCreateGpuInstanceWithPlacement,code=UNKNOWN,times=1")
+    with pytest.raises(Failure) as failure:
+        host.run(layout=MIXED, services=[DCGM])
+    assert failure.value.msg.endswith(f"The old layout is back. {DCGM} did not start.")
+    host.systemctl.run = run
+    assert [action.id for action in host.run(check=True, layout=KEPT).result.plan] == [f"start-{DCGM}"]
+
+
+def test_a_run_after_a_killed_one_starts_the_services_that_were_stopped(host):
+    host.systemctl.active = {DCGM: "active", "other.service": "inactive"}
+    files = Files(Root(str(host.root)))
+    files.make_folder("/var/lib/gpufleet/mig", 0o700)
+    Services(Units(host.systemctl), [DCGM, "other.service"], lambda line: None, files).stop()
+    assert host.systemctl.active[DCGM] == "inactive"
+    outcome = host.run(layout=KEPT)
+    assert outcome.result.changed
+    assert host.systemctl.active == {DCGM: "active", "other.service": "inactive"}
+    assert not host.run(layout=KEPT).result.changed
+    assert not (host.root / "var/lib/gpufleet/mig/stopped.json").exists()
+
+
+def test_programs_of_services_that_are_stopped_hold_nothing(host):
+    ids = [each["id"] for each in host.run(state="exported").result.found["gpus"][0]["instances"]]
+    host.set("gpu=0", *[f"process={50 + number},gi={number},ci=0" for number in ids])
+    host.systemctl.active = {"vllm.service": "active"}
+    tools = host.tools()
+    tools.unit_of = lambda pid: "vllm.service"
+    off = [{"gpus": "all", "enabled": False}]
+    assert "End what runs on" in refused(host, layout=off, services=[DCGM], tools=tools)
+    planned = host.run(check=True, layout=off, services=["vllm"], tools=tools)
+    assert planned.diff["after"] == "GPU 0: [MIG off]\n"
+    with pytest.raises(Failure, match="has become busy"):  # the double's programs go on: the driver is asked again
+        host.run(layout=off, services=["vllm"], tools=tools)
+    assert host.systemctl.active["vllm.service"] == "active"
+    assert host.slices() == "[1g*][1g*][------][3g*-----------]"
+
+
+def test_a_reset_that_fails_is_a_failed_step(host_with):
+    host = host_with("A100-SXM4-40GB")
+    host.set("gpu=0", "mode_change=reset")
+    run = host.systemctl.run
+
+    def fails(argv, **more):
+        if argv[0] == "nvidia-smi":
+            raise Failure("`nvidia-smi --gpu-reset` failed with status 3: in use.")
+        return run(argv, **more)
+
+    host.systemctl.run = fails
+    with pytest.raises(Failure) as failure:
+        host.run(layout=[{"profiles": {"1g.5gb": 2}}], reset=True)
+    assert "in use" in failure.value.msg
+    assert "The old layout is back." in failure.value.msg
+    assert failure.value.remaining == [action.id for action in failure.value.result.plan]
+    assert not host.run(check=True, layout=[{"enabled": False}]).result.plan  # nothing is asked for any more
+
+
+def test_specifications_that_are_not_made_anew_are_told_of_a_layout_that_is_made(host):
+    host.systemctl.active = {"nvidia-cdi-refresh.service": "inactive"}
+    run = host.systemctl.run
+
+    def fails(argv, **more):
+        if "restart" in argv:
+            raise Failure("`systemctl restart nvidia-cdi-refresh.service` failed with status 1.")
+        return run(argv, **more)
+
+    host.systemctl.run = fails
+    with pytest.raises(Failure) as failure:
+        host.run(layout=MIXED, refresh_cdi=True, restore_at_boot=True)
+    told = failure.value.as_dict()
+    assert "Then run: systemctl restart nvidia-cdi-refresh.service" in told["msg"]
+    assert (told["changed"], told["done"], [one["ok"] for one in told["verified"]]) == (True, ["gpu-0"], [True])
+    assert (host.root / "var/lib/gpufleet/mig/layout.json").exists()
+
+
+def test_a_layout_that_goes_after_it_was_made_is_not_proved(host):
+    host.systemctl.active = {DCGM: "active"}
+    run = host.systemctl.run
+
+    def wipes(argv, **more):
+        if "start" in argv:
+            host.set("gpu=0", "no_instances=1")
+        return run(argv, **more)
+
+    host.systemctl.run = wipes
+    with pytest.raises(Failure, match="not what was planned") as failure:
+        host.run(layout=MIXED, services=[DCGM])
+    assert [one.ok for one in failure.value.result.verified] == [False]
+
+
+def test_gpus_that_wait_are_told_beside_those_that_change(host_with):
+    host = host_with("A100-SXM4-40GB", "A100-SXM4-40GB")
+    host.set("gpu=all", "mode_change=reset")
+    host.set("gpu=1", "mig=1", "mode_change=reset")
+    host.run(layout=[{"gpus": [0], "profiles": {"1g.5gb": 2}}])
+    both = [{"profiles": {"1g.5gb": 3}}]
+    for check in (True, False):
+        found = host.run(check=check, layout=both).result
+        assert found.found["reset_required"] == [0]
+    assert {one.id: one.ok for one in found.verified} == {"gpu-0": False, "gpu-1": True}
+
+
+@pytest.mark.parametrize(
+    ("entry", "says"),
+    [
+        ({"gpus": "all"}, "says nothing of what its GPUs shall have"),
+        ({"gpus": "all", "profiles": None}, "says nothing of what its GPUs shall have"),
+        ({"pci_ids": [], "profiles": {"1g.5gb": 1}}, "is empty and would match every GPU"),
+    ],
+)
+def test_what_would_take_all_instances_away_by_mistake_is_refused(host, entry, says):
+    assert says in refused(host, layout=[entry])
+    assert not host.run(check=True, layout=[{"profiles": {}}]).result.findings
+
+
+def test_a_layout_that_is_not_kept_beside_an_older_one_that_is_warns(host):
+    host.run(layout=MIXED, restore_at_boot=True)
+    outcome = host.run(layout=[{"profiles": {"3g.20gb": 1}}])
+    assert [finding.id for finding in outcome.result.findings] == ["mig.restores-other"]
