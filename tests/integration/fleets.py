@@ -10,6 +10,7 @@ fleet without a stack say ``empty()``.
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -87,8 +88,14 @@ class Fleet:
         return self.practice.audit_offset()
 
     def control(self, **faults: Any) -> None:
-        """Switch faults of the simulator on; none switches all off."""
-        self.practice.control.write_text(yaml.safe_dump(faults) if faults else "")
+        """Switch faults of the simulator on, none switches all off; and wait until it has read them."""
+        log, control = self.practice.control.parent / "simulator.log", self.practice.control
+        read, end = f"{control}: read", time.monotonic() + 20
+        before = log.read_text().count(read)
+        control.write_text(yaml.safe_dump(faults) if faults else "")
+        while log.read_text().count(read) == before:
+            assert time.monotonic() < end, f"the simulator has not read {control}: {log.read_text()[-500:]}"
+            time.sleep(0.02)
 
     def reset(self) -> None:
         """Take back faults and node groups."""

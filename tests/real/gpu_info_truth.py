@@ -15,9 +15,9 @@ import subprocess
 import sys
 import tempfile
 import time
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 WORDS = {"enabled": "Enabled", "disabled": "Disabled", "unsupported": "N/A", "unknown": "?"}

@@ -84,13 +84,23 @@ def _environment(more: Optional[Mapping[str, str]]) -> Dict[str, str]:
     return {"PATH": PATH, "LC_ALL": "C.UTF-8", "LANGUAGE": "C", **kept, **(more or {})}
 
 
+class _Process(subprocess.Popen):  # type: ignore[type-arg]
+    """A program in a session of its own. Not ``run_command``: the boot unit runs without Ansible."""
+
+    def end(self) -> None:
+        """Kill it, and all that it started in its session."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+
+
 def _run(argv: Sequence[str], timeout: float, env: Mapping[str, str], stdin: str) -> Done:
     # Files instead of pipes: a service that the program leaves running may hold a pipe open for good.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
         try:
-            process = subprocess.Popen(
+            process = _Process(
                 argv, stdin=given, stdout=out, stderr=err, env=dict(env), cwd="/", start_new_session=True
             )
         except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
@@ -104,17 +114,11 @@ def _run(argv: Sequence[str], timeout: float, env: Mapping[str, str], stdin: str
             late = True
         finally:
             if process.returncode is None:
-                _kill(process)
+                process.end()
         done = Done(argv, process.returncode, _text(out), _text(err))
     if late:
         raise CommandFailed(f"`{' '.join(argv)}` did not end within {timeout:g} s: {done.words()}", done)
     return done
-
-
-def _kill(process: subprocess.Popen[bytes]) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def _text(file: IO[bytes]) -> str:

@@ -35,7 +35,7 @@ def test_every_code_can_be_asked_for_and_arrives_as_its_class(make: Make, name: 
     with pytest.raises(pynvml.NVMLError) as raised:
         pynvml.nvmlDeviceGetMigMode(gpu())
     assert raised.value.value == CODES[name]
-    assert type(raised.value) is pynvml.nvmlExceptionClass(CODES[name])
+    assert raised.type is pynvml.nvmlExceptionClass(CODES[name])
     assert str(raised.value) not in ("", f"NVML Error with code {CODES[name]}")
     assert pynvml.nvmlDeviceGetMigMode(gpu()) == [0, 0]
 
@@ -46,7 +46,7 @@ def test_the_nth_call_fails_and_only_it(make: Make) -> None:
     double.set("gpu=0", "mig=1")
     double.set("fault=nvmlDeviceCreateGpuInstance,nth=3,code=IN_USE")
     done = []
-    for _ in range(5):
+    for _unused in range(5):
         try:
             pynvml.nvmlDeviceCreateGpuInstance(gpu(), 19)
             done.append(True)
@@ -63,13 +63,13 @@ def test_faults_count_over_processes_and_last_as_long_as_asked(make: Make) -> No
     double.set("fault=nvmlDeviceSet*,nth=2,times=2,code=TIMEOUT")
     script = "n.nvmlDeviceSetPersistenceMode(g, 0)"
     codes = []
-    for _ in range(4):
+    for _unused in range(4):
         process = python(double, script)
         process.communicate(timeout=30)
         codes.append(process.returncode)
     assert codes == [0, 1, 1, 0]
     double.set("fault=writes,times=forever,code=UNKNOWN")
-    for _ in range(3):
+    for _unused in range(3):
         with pytest.raises(pynvml.NVMLError_Unknown):
             pynvml.nvmlDeviceSetMigMode(gpu(), 1)
     double.set("no_faults=1")
@@ -92,7 +92,7 @@ def test_a_process_can_be_killed_at_the_nth_call(make: Make, when: str, made: in
     double = make("H200-SXM5-141GB", 1)
     double.set("gpu=0", "mig=1")
     double.set(f"fault=writes,nth=2,code=KILL,when={when}")
-    process = python(double, "for _ in range(4): n.nvmlDeviceCreateGpuInstance(g, 19)")
+    process = python(double, "for _unused in range(4): n.nvmlDeviceCreateGpuInstance(g, 19)")
     process.communicate(timeout=30)
     assert process.returncode == -signal.SIGKILL
     assert len(double.layout()) == made

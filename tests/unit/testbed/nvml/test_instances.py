@@ -61,16 +61,16 @@ def test_default_placement_can_block_a_larger_instance(make: Make) -> None:
         create(profile)
     with pytest.raises(pynvml.NVMLError_InsufficientResources):
         create(THREE)
-    assert [start for _, start in double.layout()] == [0, 4, 6]
+    assert [start for _unused, start in double.layout()] == [0, 4, 6]
 
 
 @pytest.mark.rows("FK-05")
 def test_other_placement_policies(make: Make) -> None:
     double = on(make)
     double.set("policy=ascending")
-    assert [start_of(create(ONE)) for _ in range(3)] == [0, 1, 2]
+    assert [start_of(create(ONE)) for _unused in range(3)] == [0, 1, 2]
     double.set("script=5,4")
-    assert [start_of(create(ONE)) for _ in range(2)] == [5, 4]
+    assert [start_of(create(ONE)) for _unused in range(2)] == [5, 4]
 
 
 @pytest.mark.rows("FK-05")
@@ -114,7 +114,7 @@ def test_eight_slots_allow_723_layouts_of_78_kinds(make: Make) -> None:
     for pair in table:
         layouts |= {one | {pair} for one in layouts if not any(masks[pair] & masks[other] for other in one)}
     assert len(layouts) == 723
-    assert len({tuple(sorted(profile for profile, _ in one)) for one in layouts}) == 78
+    assert len({tuple(sorted(profile for profile, _unused in one)) for one in layouts}) == 78
     for one in itertools.islice(sorted(map(sorted, layouts)), 0, None, 24):
         double.set("gpu=0", "no_instances=all", *(f"instance={profile}@{start},ci=none" for profile, start in one))
         assert len(double.layout()) == len(one)
@@ -183,7 +183,7 @@ def test_media_engines_limit_instances(make: Make) -> None:
             create(profile)
     assert pynvml.nvmlDeviceGetGpuInstanceRemainingCapacity(gpu(), 67) == 3
     create(67)  # 1g.24gb-me needs none
-    assert {name for name, _ in double.layout()} == {"1g.24gb+me.all", "1g.24gb-me"}
+    assert {name for name, _unused in double.layout()} == {"1g.24gb+me.all", "1g.24gb-me"}
 
 
 def test_without_mig_mode_nothing_is_created_and_profiles_answer(make: Make) -> None:

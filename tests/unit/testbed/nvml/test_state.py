@@ -69,7 +69,7 @@ def attempt(i):
         return None
 print(*ThreadPoolExecutor(4).map(attempt, range(10)))
 """
-    made = " ".join(printed(process) for process in [python(double, script) for _ in range(2)]).split()
+    made = " ".join(printed(process) for process in [python(double, script) for _unused in range(2)]).split()
     assert sorted(made, key=str) == sorted([*map(str, range(7, 14)), *["None"] * 13])
     assert len(double.layout()) == 7
     assert len([call for call in double.writes() if call["name"] == "SUCCESS"]) == 7
@@ -208,7 +208,7 @@ for start in range(4):
     if not os.fork():
         n.nvmlDeviceCreateGpuInstance(g, 19)
         os._exit(0)
-print(*[os.wait()[1] for _ in range(4)])
+print(*[os.wait()[1] for _unused in range(4)])
 """
     assert printed(python(double, script)) == "0 0 0 0\n"
     assert len(double.layout()) == 4
