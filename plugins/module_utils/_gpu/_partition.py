@@ -192,8 +192,10 @@ class _Run:
         """What went wrong after the layout was made, as sentences, and the actions that were done. Raises Failure."""
         files = self._tools.files
         _restore.make_folder(files, _restore.CHECKPOINT)
-        saved = _checkpoint.save([target.state for target in todo])
-        files.write(_restore.CHECKPOINT, _checkpoint.to_json(saved), 0o600)
+        earlier = self._earlier()
+        kept = {gpu.uuid for gpu in earlier}
+        saved = [gpu for gpu in _checkpoint.save([target.state for target in todo]) if gpu.uuid not in kept]
+        files.write(_restore.CHECKPOINT, _checkpoint.to_json([*earlier, *saved]), 0o600)
         done: List[str] = []
         self._services.stop()
         try:
@@ -203,13 +205,25 @@ class _Run:
             raise
         finally:
             wrong = self._services.start()  # what was started above is not started again
-        files.remove(_restore.CHECKPOINT)
+        made = {target.state.gpu.uuid for target in targets}
+        rest = [gpu for gpu in earlier if gpu.uuid not in made]
+        if rest:
+            files.write(_restore.CHECKPOINT, _checkpoint.to_json(rest), 0o600)
+        else:
+            files.remove(_restore.CHECKPOINT)
         for folder in _restore.FOLDERS:
             files.remove_folder(folder)  # stays where something else is in it
         wrong += self._prove(targets)
         if self._params.get("refresh_cdi") and self._tools.has_systemd():
             wrong += self._refresh_cdi()
         return wrong, done
+
+    def _earlier(self) -> List[_checkpoint.SavedGpu]:
+        """What a run that was ended has saved: it stays until its GPUs have a layout that was asked for."""
+        try:
+            return _checkpoint.from_json(self._tools.files.text(_restore.CHECKPOINT) or _checkpoint.to_json([]))
+        except _checkpoint.BadCheckpoint:
+            return []
 
     def _refresh_cdi(self) -> List[str]:
         try:

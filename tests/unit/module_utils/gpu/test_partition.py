@@ -536,3 +536,17 @@ def test_a_layout_that_is_not_kept_beside_an_older_one_that_is_warns(host):
     host.run(layout=MIXED, restore_at_boot=True)
     outcome = host.run(layout=[{"profiles": {"3g.20gb": 1}}])
     assert [finding.id for finding in outcome.result.findings] == ["mig.restores-other"]
+
+
+def test_the_layout_before_a_run_that_was_not_taken_back_stays_saved_until_a_run_succeeds(host):
+    kept = host.root / "var/lib/gpufleet/mig/checkpoint.json"
+    host.set("fault=nvmlDeviceCreateGpuInstanceWithPlacement,code=UNKNOWN,times=forever")
+    saved = []
+    for _attempt in range(2):
+        with pytest.raises(Failure, match="UNKNOWN"):
+            host.run(layout=[{"profiles": {"7g.40gb": 1}}])
+        saved.append([(one.profile, one.start) for one in checkpoint.from_json(kept.read_text())[0].instances])
+    assert saved == [[(0, 0), (0, 1), (2, 4)]] * 2
+    host.set("no_faults=1")
+    host.run(layout=[{"profiles": {"7g.40gb": 1}}])
+    assert not kept.exists()
