@@ -18,7 +18,13 @@ from ._state import State, aim, read_state
 def restore(nvml: Nvml, kept: Dict[str, KeptGpu], executor: Executor) -> List[str]:
     """Bring each kept GPU to its layout; what was not done, as sentences. One GPU's trouble stops no other."""
     wrong: List[str] = []
-    there = {gpu.uuid: gpu for gpu in nvml.gpus()}
+    there = {}
+    for index in range(int(nvml.call("nvmlDeviceGetCount"))):
+        try:
+            found = nvml.gpu(index)
+            there[found.uuid] = found
+        except NvmlError as error:
+            wrong.append(f"GPU {index} cannot be read ({error})")
     for uuid, gpu in kept.items():
         if uuid not in there:
             wrong.append(f"GPU {uuid} is not there")

@@ -153,3 +153,18 @@ def test_a_host_without_systemd_is_told_that_nothing_is_kept(host_with):
 
 def test_the_same_sources_make_the_same_program():
     assert restore.zipapp(pynvml) == restore.zipapp(pynvml)
+
+
+@pytest.mark.rows("MH-06")
+def test_a_gpu_that_is_lost_keeps_no_other_from_its_layout_at_boot(host_with):
+    host = host_with("H200-SXM5-141GB", "H200-SXM5-141GB")
+    host.run(layout=[{"profiles": {"1g.18gb": 2}}], restore_at_boot=True)
+    program, layout = (str(host.root) + path for path in (restore.PROGRAM, restore.LAYOUT))
+    host.tool("reboot", str(host.state))
+    host.set("gpu=1", "lost=1")
+    command = [sys.executable, "-I", "-S", program, layout]
+    done = subprocess.run(command, env=environment(host), capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert "cannot be read" in done.stderr or "GPU_IS_LOST" in done.stderr
+    host.set("gpu=1", "lost=0")
+    assert host.slices() == "[1g][1g][--][--][--][--][--][--]"
