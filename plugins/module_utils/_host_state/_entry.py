@@ -5,18 +5,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, NoReturn, Protocol
-
+from .._module import Module
 from .._plan import Result
 from ._collect import Host, as_dict, collect
-
-
-class Module(Protocol):
-    """What is used of AnsibleModule."""
-
-    params: Mapping[str, Any]
-
-    def exit_json(self, **result: Any) -> NoReturn: ...
 
 
 def run_module(module: Module) -> None:

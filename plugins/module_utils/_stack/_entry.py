@@ -6,28 +6,12 @@
 from __future__ import annotations
 
 import json
-import os
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Protocol
+from typing import Any, Callable, Dict, List, Mapping
 
 from .._kube._connection import KubeError, MissingPackage
-from .._plan import WARNING, Action, Failure, Result, redacted
+from .._module import Module, Progress, progress_to, warn
+from .._plan import Action, Failure, Result, redacted
 
-
-class Module(Protocol):
-    """What is used of AnsibleModule."""
-
-    params: Dict[str, Any]
-    check_mode: bool
-    _diff: bool
-
-    def warn(self, warning: str) -> None: ...
-
-    def exit_json(self, **result: Any) -> NoReturn: ...
-
-    def fail_json(self, msg: str, **result: Any) -> NoReturn: ...
-
-
-Progress = Callable[[str], None]
 Run = Callable[[Mapping[str, Any], bool, Progress], Result]
 
 
@@ -36,34 +20,15 @@ def run_module(module: Module, run: Run) -> None:
     try:
         result = run(module.params, module.check_mode, progress_to(module.params.get("progress_file")))
     except Failure as failure:
-        _warn(module, failure.result)
+        warn(module, failure.result)
         module.fail_json(**failure.as_dict(), **_diff(module, failure.result.plan))
     except MissingPackage as error:
         missing = Failure(f"{error}. Install it for the interpreter that runs this module.")
         module.fail_json(**missing.as_dict(), exception=error.traceback)
     except KubeError as error:
         module.fail_json(**Failure(f"{error}.").as_dict())
-    _warn(module, result)
+    warn(module, result)
     module.exit_json(**result.as_dict(), **_diff(module, result.plan))
-
-
-def progress_to(path: Optional[str]) -> Progress:
-    """A function that appends a line to the file which the action plugin follows; it does nothing without one."""
-    if not path:
-        return lambda line: None
-    # The file is the action plugin's: never made here, and never through a link.
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | getattr(os, "O_NOFOLLOW", 0))
-
-    def show(line: str) -> None:
-        os.write(descriptor, (" ".join(line.splitlines()) + "\n").encode("utf-8", "replace"))
-
-    return show
-
-
-def _warn(module: Module, result: Result) -> None:
-    for finding in result.findings if not result.shown else ():
-        if finding.severity == WARNING:
-            module.warn(finding.sentence())
 
 
 def _diff(module: Module, plan: List[Action]) -> Dict[str, Any]:

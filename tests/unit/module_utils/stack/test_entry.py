@@ -6,8 +6,9 @@ from __future__ import annotations
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection import KubeError, MissingPackage
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._module import progress_to
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Action, Failure, Finding, Result
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import progress_to, run_module
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
 
 
 class _Left(Exception):
@@ -99,3 +100,15 @@ def test_progress_is_never_written_through_a_link(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "target")
     with pytest.raises(OSError, match="link"):
         progress_to(str(tmp_path / "link"))
+
+
+def test_progress_that_belongs_to_another_user_is_left_out(tmp_path, monkeypatch):
+    def refuses(*_arguments):
+        raise PermissionError
+
+    file = tmp_path / "progress"
+    file.touch()
+    monkeypatch.setattr("os.open", refuses)
+    progress_to(str(file))("a line")
+    monkeypatch.undo()
+    assert file.read_text() == ""
