@@ -138,11 +138,11 @@ class _Finder:
             case.used = read_used(self.connection)
 
 
-def read_used(connection: Connection, labels: str = "") -> Dict[str, Dict[str, int]]:
-    """GPU resources that pods (those with these labels) hold, by node."""
+def read_used(connection: Connection) -> Dict[str, Dict[str, int]]:
+    """GPU resources that pods hold, by node."""
     selector = "spec.nodeName!=,status.phase!=Succeeded,status.phase!=Failed"
     found: Dict[str, Dict[str, int]] = {}
-    for pod in list_objects(connection, "Pod", label_selector=labels, field_selector=selector, keep=_holding).items:
+    for pod in list_objects(connection, "Pod", field_selector=selector, keep=_holding).items:
         node = found.setdefault(str(pod["node"]), {})
         for name, amount in pod["asked"].items():
             node[name] = node.get(name, 0) + amount

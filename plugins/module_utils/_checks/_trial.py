@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._resources import MANAGED_BY, MANAGER, PART, Object
@@ -119,6 +120,18 @@ def _only(node: str) -> Object:
 def ended(found: Optional[Mapping[str, Any]]) -> bool:
     """Whether the pod of a trial has come to its end, or is gone."""
     return found is None or (found.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+def left_over(found: Mapping[str, Any], now: float) -> bool:
+    """Whether nobody waits for the pod of a trial any more: it has ended, or is twice as old as it may become.
+
+    A younger one is of a run beside this one, or the kubelet ends it soon. ``now``: seconds since 1970.
+    """
+    if ended(found):
+        return True
+    made = datetime.strptime(str(found["metadata"]["creationTimestamp"]), "%Y-%m-%dT%H:%M:%SZ")
+    most = int((found.get("spec") or {}).get("activeDeadlineSeconds") or 0)
+    return now - made.replace(tzinfo=timezone.utc).timestamp() > 2 * most
 
 
 def last_words(found: Mapping[str, Any]) -> str:

@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import secrets
+import time
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._connection import ApiError, Connection, Deadline, Dropped, KubeError, MissingPackage
 from .._kube._lists import list_objects
-from .._kube._resources import PART, Object, Ref, path
+from .._kube._resources import Object, Ref, path
 from .._kube._watch import until
 from .._nodes._stage import node_ready
 from .._plan import WARNING, Action, Check, Failure, Finding, Result
@@ -18,7 +19,19 @@ from .._stack._facts import read_nodes
 from .._stack._request import Progress
 from ._explain import explain
 from ._explain_read import read_case, read_used
-from ._trial import SELECTOR, TRIAL, VALIDATOR, Program, Trial, choose, ended, exporters, judge_metrics, last_words, pod
+from ._trial import (
+    SELECTOR,
+    VALIDATOR,
+    Program,
+    Trial,
+    choose,
+    ended,
+    exporters,
+    judge_metrics,
+    last_words,
+    left_over,
+    pod,
+)
 from ._trial import program_of as program_in
 
 _PAGE = 8 << 20  # bytes of metrics that are read: a board's page has some hundred KiB
@@ -51,7 +64,7 @@ class _Trials:
     def run(self) -> Result:
         nodes = read_nodes(self.connection)
         program = self._program()
-        trials, busy = choose(nodes, read_used(self.connection, f"{PART}!={TRIAL}"))
+        trials, busy = choose(nodes, read_used(self.connection))
         for trial in busy:
             detail = f"no {trial.resource} is free on any ready node with {trial.product}: no pod was run there"
             remedy = "Run it again when one is free, or ask what holds them."
@@ -59,7 +72,7 @@ class _Trials:
         if not trials and not busy:
             detail = "no ready node offers a GPU resource: nothing was tried"
             self.result.findings.append(Finding("trial.none", WARNING, detail))
-        left = [str(item["metadata"]["name"]) for item in self._pods()]
+        left = self._left_over()
         made = [(f"gpu-trial-{number}-{secrets.token_hex(3)}", trial) for number, trial in enumerate(trials)]
         self.result.plan = [_action("delete", self.namespace, name, "an earlier trial left it") for name in left]
         self.result.plan += [_action("create", self.namespace, name, f"tries {trial.what}") for name, trial in made]
@@ -84,8 +97,9 @@ class _Trials:
             raise Failure(f"{text}known. Bring the stack up, or give an image with sh and vectorAdd. Nothing was run.")
         return found
 
-    def _pods(self) -> List[Object]:
-        return list_objects(self.connection, "Pod", self.namespace, label_selector=SELECTOR, metadata_only=True).items
+    def _left_over(self) -> List[str]:
+        pods = list_objects(self.connection, "Pod", self.namespace, label_selector=SELECTOR).items
+        return [str(item["metadata"]["name"]) for item in pods if left_over(item, time.time())]
 
     def _try(self, made: Sequence[Tuple[str, Trial]], program: Program) -> None:
         where = path("Pod", self.namespace)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import _trial
@@ -88,3 +90,23 @@ def test_a_page_of_metrics_is_judged_by_the_gpus_it_tells_of(text, wrong):
     found = _trial.judge_metrics(node("a", gpu=2), text)
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)
+
+
+@pytest.mark.parametrize(
+    ("phase", "age", "goes"),
+    [
+        ("Succeeded", 1, True),
+        ("Failed", 1, True),
+        ("Running", 599, False),
+        ("Pending", 599, False),
+        ("Pending", 601, True),
+    ],
+)
+def test_pods_of_trials_go_when_they_ended_or_are_twice_as_old_as_they_may_become(phase, age, goes):
+    made = datetime(2026, 11, 27, 12, 0, 0, tzinfo=timezone.utc)
+    pod = {
+        "metadata": {"creationTimestamp": "2026-11-27T12:00:00Z"},
+        "spec": {"activeDeadlineSeconds": 300},
+        "status": {"phase": phase},
+    }
+    assert _trial.left_over(pod, made.timestamp() + age) is goes
