@@ -16,8 +16,8 @@ description:
     program.
   - Asks the metrics endpoint of the DCGM exporter on these nodes, through the API server, whether it tells of every
     GPU.
-  - Deletes its pods whatever happens, and those that an interrupted trial left once their time is over. Those of a trial
-    beside it stay. Where nothing is free it says so and runs no pod there.
+  - Deletes its pods whatever happens, and those that an interrupted trial left once their time is over. Those of a
+    trial beside it stay. Where nothing is free it says so and runs no pod there.
   - The account needs the rights to create, list, watch and delete pods in O(namespace), to read pods of all namespaces,
     and to get C(pods/proxy) for the metrics.
 extends_documentation_fragment:
