@@ -18,9 +18,9 @@ from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocument
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.host_state.trees import grow, recorded
 
 
-def run_module(root: Path, **more: Any) -> dict[str, Any]:
+def run_module(root: Path | str, fails: bool = False, **more: Any) -> dict[str, Any]:
     """The module as Ansible starts it."""
-    arguments = {"ANSIBLE_MODULE_ARGS": {"root": str(root), "_ansible_remote_tmp": str(root.parent), **more}}
+    arguments = {"ANSIBLE_MODULE_ARGS": {"root": str(root), "_ansible_remote_tmp": str(Path(root).parent), **more}}
     done = subprocess.run(
         [sys.executable, "-m", "ansible_collections.gpufleet.nvidia.plugins.modules.gpu_info"],
         input=json.dumps(arguments),
@@ -29,7 +29,7 @@ def run_module(root: Path, **more: Any) -> dict[str, Any]:
         check=False,
         env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
     )
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode != 0) == fails, done.stdout + done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     return answer
 
@@ -44,3 +44,17 @@ def test_the_module_returns_what_it_documents(tmp_path: Path, name: str) -> None
     assert answer["changed"] is False
     checked = run_module(root, _ansible_check_mode=True)
     assert (checked["found"], checked["findings"]) == (answer["found"], answer["findings"])
+
+
+@pytest.mark.parametrize(
+    ("root", "more", "says"),
+    [
+        ("nowhere", {}, "root is 'nowhere'"),
+        ("/proc/version", {}, "root is '/proc/version'"),
+        ("/", {"command_timeout": 0}, "command_timeout is 0"),
+    ],
+)
+def test_options_that_mean_nothing_are_refused_with_key_and_value(root: str, more: dict[str, Any], says: str) -> None:
+    answer = run_module(root, fails=True, **more)
+    assert answer["msg"].startswith(says)
+    assert answer["msg"].endswith("Nothing has been read.")
