@@ -32,8 +32,8 @@ FILES = {
     "etc/ssh/sshd_config.d/hosts.conf": "UseDNS no\nPermitRootLogin prohibit-password\n",
     "etc/sudoers.d/admin": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
 }
-# Modules are the machine's own affair (systemd 257 is degraded for it), and so are consoles: where the machine's show in
-# the container, a getty finds no terminal to open and fails. The others write files when nobody asked.
+# Modules are the machine's own affair (systemd 257 is degraded for it), and so are consoles: where the machine's show
+# in the container, a getty finds no terminal to open and fails. The others write files when nobody asked.
 MASKED = (
     *("getty.target", "getty@.service", "serial-getty@.service", "console-getty.service", "container-getty@.service"),
     *("systemd-modules-load.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer"),
