@@ -85,8 +85,8 @@ def _containerd_flags(module: Path) -> str:
     return f"-s -w -X {name}/version.Version={_required(module, name)}"
 
 
-#: containerd's own programs, in the order in which they are built: each has much in common with the one before.
-CONTAINERD = ("containerd", "ctr", "containerd-shim-runc-v2")
+#: containerd's own programs, and the minutes that each takes after the one before.
+CONTAINERD = {"containerd": 5, "ctr": 0.5, "containerd-shim-runc-v2": 0.5}
 
 PROGRAMS = {
     program.name: program
@@ -130,11 +130,11 @@ PROGRAMS = {
                 title=name,
                 folder=HERE / "containerd",
                 package=f"github.com/containerd/containerd/v2/cmd/{name}",
-                minutes=2,
+                minutes=minutes,
                 ldflags=_containerd_flags(HERE / "containerd"),
                 asked=True,
             )
-            for name in CONTAINERD
+            for name, minutes in CONTAINERD.items()
         ),
     )
 }
@@ -331,7 +331,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="programs", description="Build the testbed's programs, where the cache lacks them."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ({', '.join(names)}); none named: those that `make test` needs")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which ({', '.join(names)}); none named: those that `make test` needs"
+    )
     parser.add_argument(
         "--list", action="store_true", help="show where each lies and whether it is built; build nothing"
     )
