@@ -29,6 +29,11 @@ NEEDS = {
 }
 
 
+#: Of every container: those of a server, since a machine's own may be lower than what sshd or containerd ask for, and
+#: those that podman would ask for may be more than the machine grants.
+LIMITS = ("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=4096:4096")
+
+
 class HostError(Exception):
     """A host cannot be made, or does not do what was asked; the message says which, and why."""
 
