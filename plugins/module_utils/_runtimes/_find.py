@@ -74,7 +74,7 @@ class Target:
 def find(
     root: Root, runner: Optional[Runner], asked: Optional[Sequence[Mapping[str, Any]]]
 ) -> Tuple[List[Target], List[Finding]]:
-    """The runtimes that are there, or those that were asked for. ``runner``: None for an image tree, where nothing runs."""
+    """The runtimes that are there, or those that were asked for. ``runner``: None for an image tree."""
     there = {one.name: one for one in _state.read(Tree(root.folder, "runtimes", Problems()))}
     findings: List[Finding] = []
     if asked is None:
@@ -92,7 +92,7 @@ def find(
         if name not in there and not wish.get("config"):
             findings.append(
                 Finding(
-                    "runtime_not_found", ERROR, f"{name} is not on this host; there is {', '.join(there) or 'no runtime'}",
+                    "runtime_not_found", ERROR, f"{name} is not on this host; there is {', '.join(there) or 'none'}",
                     name, path, "Install it first, or leave it out",
                 )
             )  # fmt: skip

@@ -17,7 +17,7 @@ from .._host._root import Root
 from .._host._systemd import Units
 from .._plan import ERROR, INFO, Action, Failure, Finding, Result, errors, refusal
 from . import _find
-from ._configure import NONE, Job, Settings, carry_out, prepare, prove, write
+from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
 from ._types import Change, Wanted
@@ -149,6 +149,7 @@ class _Run:
 
     def _act(self, jobs: Sequence[Job], hook: Sequence[Change], journal: Journal) -> None:
         done: List[str] = []
+        fresh = not journal.paths()
         planned = [action.id for action in self._result.plan]
         try:
             for job in jobs:
@@ -158,6 +159,8 @@ class _Run:
                 done.append("podman-hook")
         except Failure as failure:
             left = [one for one in planned if one not in done]
+            if fresh and not done:
+                journal.give_back()  # folders that were made for the files that are gone again
             self._result.changed = bool(done)
             raise Failure(failure.msg, self._result, done, left) from None
 
@@ -169,7 +172,7 @@ class _Run:
 
     def _program_missing(self, jobs: Sequence[Job]) -> List[Finding]:
         program = self._settings.wanted.program
-        needed = [job.name for job in jobs if job.target.placement != NONE and job.name != "podman"]
+        needed = [job.name for job in jobs if job.target.placement != _find.NONE and job.name != "podman"]
         if not needed or self._files.exists(program):
             return []
         detail = f"{program} is not there, and containers of the runtime could not start with it"
