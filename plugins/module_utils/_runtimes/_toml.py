@@ -297,12 +297,16 @@ class Toml:
 
     def _lines(self, gone: Node) -> List[Span]:
         """The lines of something, without those that stand within others of it."""
-        spans: List[Span] = []
+        merged: List[Tuple[int, int, bool]] = []
         for start, end, headed in sorted(_spans(gone)):
-            if spans and start < spans[-1][1]:
+            last = merged[-1] if merged else (0, 0, False)
+            if start < last[1]:
                 continue
-            spans.append(self._with_blank(start, end) if headed else (start, end))
-        return spans
+            if headed and last[2] and not self._text[last[1] : start].strip():
+                merged[-1] = (last[0], end, True)
+            else:
+                merged.append((start, end, headed))
+        return [self._with_blank(start, end) if headed else (start, end) for start, end, headed in merged]
 
     def _with_blank(self, start: int, end: int) -> Span:
         """With one of the blank lines around a table, where there is one on both sides."""

@@ -25,7 +25,16 @@ def same(one: Any, other: Any) -> bool:
         return len(one) == len(other) and all(map(same, one, other))
     if isinstance(one, float) and isinstance(other, float):
         return repr(one) == repr(other)  # nan is nan, and -0.0 is not 0.0
+    if isinstance(one, Moment) and isinstance(other, Moment):
+        return _spelt(one) == _spelt(other)
     return type(one) is type(other) and bool(one == other)
+
+
+def _spelt(one: Moment) -> str:
+    """In one of the ways to write it."""
+    text = re.sub(r"(?<=[0-9])[Tt ](?=[0-9])", "T", str(one))
+    text = re.sub(r"[zZ]\Z", "+00:00", text)
+    return re.sub(r"(\.[0-9]*?)0+(?=[+-]|\Z)", r"\1", text).replace(".+", "+").replace(".-", "-").rstrip(".")
 
 
 def checked(value: Any, level: int = 0) -> Any:
