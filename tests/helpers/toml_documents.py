@@ -13,7 +13,7 @@ from typing import Any, Callable
 try:
     import tomllib
 except ImportError:  # Python 3.9 and 3.10
-    tomllib = None  # type: ignore[assignment]
+    import tomli as tomllib  # type: ignore[import-not-found,no-redef]
 import tomlkit
 
 Path = tuple[str, ...]
@@ -274,11 +274,9 @@ def document(seed: object) -> Document:
 
 
 def read(text: str) -> dict[str, Any]:
-    """What tomllib says, or tomlkit where there is none. Raises ValueError, also for bytes that are no UTF-8."""
+    """What tomllib says. Raises ValueError, also for bytes that are no UTF-8."""
     text.encode()
-    if tomllib is not None:
-        return tomllib.loads(text)
-    return read_tomlkit(text)
+    return tomllib.loads(text)
 
 
 def read_tomlkit(text: str) -> dict[str, Any]:

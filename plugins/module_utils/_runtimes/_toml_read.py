@@ -12,6 +12,8 @@ import datetime
 import re
 from typing import Any, Dict, List, NoReturn, Optional, Pattern, Tuple, Union
 
+from ._data import Moment
+
 MOST_CHARACTERS = 1024 * 1024  # a configuration file has some thousand
 MOST_LEVELS = 100
 
@@ -64,10 +66,6 @@ class TomlError(ValueError):
         super().__init__(f"line {line}: {what}" if line else what)
         self.line = line
         self.what = what
-
-
-class Moment(str):
-    """A date, a time, or both, as it is written."""
 
 
 class Value:

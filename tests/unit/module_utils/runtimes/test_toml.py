@@ -173,7 +173,7 @@ def test_a_table_is_never_replaced_by_a_value_nor_a_value_by_a_table() -> None:
 
 def test_a_change_that_fails_half_way_leaves_the_document_as_it_was() -> None:
     toml = Toml("[a]\nb = 1\n")
-    with pytest.raises(TomlError, match="a.b is no table"):
+    with pytest.raises(TomlError, match=r"a\.b is no table"):
         toml.set(["a"], {"new": 1, "b": {"c": 1}})
     assert toml.text() == "[a]\nb = 1\n"
     assert toml.data == {"a": {"b": 1}}
