@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import random
 import re
@@ -34,6 +35,119 @@ from ansible_collections.gpufleet.nvidia.tests.helpers.toml_documents import (
 )
 
 Path = tuple[str, ...]
+
+
+STUMBLED: list[str] = []
+
+
+def keys(data: dict[str, Any], path: Path = ()) -> Iterator[tuple[Path, Any]]:
+    """Every key that is reached by names alone."""
+    for name, value in data.items():
+        yield (*path, name), value
+        if isinstance(value, dict):
+            yield from keys(value, (*path, name))
+
+
+def at(data: Any, path: Path) -> Any:
+    for name in path:
+        data = data[name]
+    return data
+
+
+def some_value(rng: random.Random, depth: int = 0) -> Any:
+    kind = rng.randint(0, 7 if depth < 2 else 4)
+    if kind == 0:
+        return rng.choice((True, False, 0, -1, 2**63 - 1))
+    if kind == 1:
+        return rng.choice((0.5, -0.0, 1e300, float("inf"), float("nan"), 1.0))
+    if kind == 2:
+        return Moment(rng.choice(MOMENTS))
+    if kind in (3, 4):
+        return "".join(rng.choice(WORDS) for _ in range(rng.randint(0, 3)))
+    if kind in (5, 6):
+        return [some_value(rng, depth + 1) for _ in range(rng.randint(0, 4))]
+    return {rng.choice(NAMES): some_value(rng, depth + 1) for _ in range(rng.randint(0, 3))}
+
+
+def merged(data: Any, path: Path, value: Any) -> None:
+    """What ``set`` is to do, said with plain dicts."""
+    if isinstance(value, dict):
+        here = data
+        for name in path:
+            here = here.setdefault(name, {})
+        for name, inner in value.items():
+            merged(data, (*path, name), inner)
+    else:
+        merged(data, path[:-1], {})
+        at(data, path[:-1])[path[-1]] = copy.deepcopy(value)
+
+
+def fits(made: Document, data: Any, path: Path, value: Any) -> bool:
+    """Whether ``set`` replaces no table by a value, no value by a table, and no array of tables."""
+    arrays = {array_of(where) for where, _, _ in made.sections}
+    here = data
+    for number, name in enumerate(path):
+        if not isinstance(here, dict):
+            return False
+        if name not in here:
+            return True
+        here = here[name]
+        if path[: number + 1] in arrays:
+            return plain(here) == plain(value)
+    if not isinstance(value, dict):
+        return not isinstance(here, dict)
+    return isinstance(here, dict) and all(fits(made, data, (*path, name), one) for name, one in value.items())
+
+
+def array_of(where: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The names before the first number."""
+    numbers = [place for place, part in enumerate(where) if isinstance(part, int)]
+    return where[: numbers[0]] if numbers else ()
+
+
+def changed(rng: random.Random, old: list[Any]) -> list[Any]:
+    """The list with items taken out, put in and changed."""
+    new = [one for one in old if rng.random() < 0.8]
+    for _ in range(rng.randint(0, 2)):
+        new.insert(rng.randint(0, len(new)), some_value(rng, 1))
+    return new
+
+
+def inside(old: str, new: str, start: int, end: int) -> bool:
+    """Whether all that differs lies between two places of the old text."""
+    return new.startswith(old[:start]) and new[start:].endswith(old[end:])
+
+
+def only_more(old: str, new: str) -> bool:
+    """Whether one piece was put in."""
+    ahead = next((n for n, (one, other) in enumerate(zip(old, new)) if one != other), min(len(old), len(new)))
+    return len(new) > len(old) and new.endswith(old[ahead:])
+
+
+def holder(made: Document, path: Path) -> tuple[int, int]:
+    """The statement that a key is, or stands in the braces of; (0, 0) where it has none."""
+    for number in range(len(path), 0, -1):
+        if path[:number] in made.statements:
+            return made.statements[path[:number]]
+    return (0, 0)
+
+
+def judge(text: str, wanted: Any, kit: bool) -> None:
+    assert plain(read(text)) == wanted
+    if kit:
+        with stumbling(text):
+            assert plain(read_tomlkit(text)) == wanted
+
+
+@contextlib.contextmanager
+def stumbling(text: str) -> Iterator[None]:
+    """tomlkit stumbles over a few documents that TOML 1.0 allows; how many is asserted below."""
+    try:
+        yield
+    except (AttributeError, ValueError) as error:
+        if "OutOfOrderTableProxy" not in str(error):
+            raise
+        STUMBLED.append(text)
 
 
 STUMBLED: list[str] = []
