@@ -5,10 +5,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
+from .._host import _lock
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._systemd import Units
@@ -39,6 +42,7 @@ class Tools:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     unit_of: Callable[[int], str] = unit_of
+    lock_wait: float = 120.0  # seconds for another run on the same host to end
 
     def systemd(self) -> Units:
         """Units by the same runner."""
@@ -55,8 +59,36 @@ class Outcome:
 
 def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     """One run of the module. Raises Failure."""
-    if params["state"] == "absent":
-        return _absent(check, tools)
+    if params["state"] == "exported":
+        return _with_nvml(params, check, progress, tools)
+    with _alone(check, tools):
+        return _absent(check, tools) if params["state"] == "absent" else _with_nvml(params, check, progress, tools)
+
+
+@contextlib.contextmanager
+def _alone(check: bool, tools: Tools) -> Iterator[None]:
+    """Other runs, and the program that runs at boot, wait or are refused meanwhile. Check mode makes no folder for it.
+
+    Raises Failure where it is this run that waits too long.
+    """
+    files, held = tools.files, _lock.NONE
+    while held == _lock.NONE:
+        if not check:
+            files.make_folder(_restore.STATE, 0o700)
+        held = _lock.take(files.root.at(_restore.STATE), _restore.STATE, "mig_partition", tools.lock_wait)
+        if check:
+            break
+    try:
+        yield
+    finally:
+        if not check:
+            for folder in _restore.FOLDERS:
+                files.remove_folder(folder)  # stays where something is in it
+        if held != _lock.NONE:
+            os.close(held)
+
+
+def _with_nvml(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     entries, findings = ([], []) if params["state"] == "exported" else _wanted(params)
     try:
         with tools.nvml(params.get("pynvml") or "") as nvml:
@@ -191,7 +223,6 @@ class _Run:
     def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> Tuple[List[str], List[str]]:
         """What went wrong after the layout was made, as sentences, and the actions that were done. Raises Failure."""
         files = self._tools.files
-        _restore.make_folder(files, _restore.CHECKPOINT)
         earlier = self._earlier()
         kept = {gpu.uuid for gpu in earlier}
         saved = [gpu for gpu in _checkpoint.save([target.state for target in todo]) if gpu.uuid not in kept]
@@ -211,8 +242,6 @@ class _Run:
             files.write(_restore.CHECKPOINT, _checkpoint.to_json(rest), 0o600)
         else:
             files.remove(_restore.CHECKPOINT)
-        for folder in _restore.FOLDERS:
-            files.remove_folder(folder)  # stays where something else is in it
         wrong += self._prove(targets)
         if self._params.get("refresh_cdi") and self._tools.has_systemd():
             wrong += self._refresh_cdi()
