@@ -113,13 +113,13 @@ def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
 
 
 def _exported(nvml: Nvml) -> Outcome:
-    states = read_all(nvml)
+    states, silent = read_all(nvml)
     capable = [state for state in states if state.mode is not None]
-    config = export([state.current() for state in capable])
+    config = export([state.current() for state in capable], complete=not silent)
     possible = generate({state.gpu.device_id: state.profiles for state in capable if state.profiles})
     found = _found(states)
     found.update(config=config, config_yaml=as_yaml(config), possible=possible)
-    return Outcome(Result(found=found))
+    return Outcome(Result(found=found, findings=list(assign([], [], {}, silent).findings)))
 
 
 def _absent(check: bool, tools: Tools) -> Outcome:
@@ -177,10 +177,11 @@ class _Run:
         wait = self._params.get("busy") == "wait" and not self._check
         told = ""
         while True:
-            states = read_all(self._nvml)
+            states, silent = read_all(self._nvml)
             self._result.found = _found(states)
             states = [self._without_services(state) for state in states]
-            assigned = assign(entries, [s.gpu for s in states], {s.gpu.uuid: s.mode is not None for s in states})
+            capable = {state.gpu.uuid: state.mode is not None for state in states}
+            assigned = assign(entries, [state.gpu for state in states], capable, silent)
             targets, refused = _aim_all(assigned, states)
             problems = [_finding(state, assigned.entries[state.gpu.uuid], error) for state, error in refused]
             self._result.findings = [*findings, *assigned.findings, *problems, *_tolerated(targets)]
@@ -280,7 +281,7 @@ class _Run:
 
     def _read(self) -> List[State]:
         try:
-            return read_all(self._nvml)
+            return read_all(self._nvml)[0]
         except NvmlError:
             return []
 

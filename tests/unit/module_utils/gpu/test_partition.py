@@ -296,7 +296,7 @@ def test_services_are_started_again_when_the_change_fails(host):
 @pytest.mark.rows("ML-16", "ML-11")
 def test_a_checkpoint_reads_as_it_was_written_and_as_mig_parted_writes_it(host):
     with Nvml() as nvml:
-        saved = checkpoint.save(read_all(nvml))
+        saved = checkpoint.save(read_all(nvml)[0])
     text = checkpoint.to_json(saved)
     assert checkpoint.from_json(text) == saved
     assert [(each.profile, each.start, each.size) for each in saved[0].instances] == [(0, 0, 1), (0, 1, 1), (2, 4, 4)]
@@ -347,7 +347,7 @@ BOARD_OF = {
 def test_the_tables_say_what_the_driver_says(host_with, product):
     host = host_with(product)
     with Nvml() as nvml:
-        told = nvml.profiles(nvml.gpus()[0])
+        told = nvml.profiles(nvml.gpu(0))
     key = {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in told}
     known = BOARDS[BOARD_OF[product]][1]
     assert key == {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in known}
