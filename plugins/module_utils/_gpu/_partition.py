@@ -25,7 +25,7 @@ from ._layout import Assignment, Entry, assign, read_layout
 from ._mig_parted import as_yaml, export, generate, read_config
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
-from ._services import CDI, Services, unit_of
+from ._services import CDI, Services, holders_of, unit_of
 from ._state import State, Target, aim, read_all, read_state
 
 _POLL = 2.0  # seconds between looks at busy GPUs
@@ -42,6 +42,7 @@ class Tools:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     unit_of: Callable[[int], str] = unit_of
+    holders_of: Callable[[Gpu], List[str]] = holders_of
     lock_wait: float = 120.0  # seconds for another run on the same host to end
 
     def systemd(self) -> Units:
@@ -263,7 +264,8 @@ class _Run:
         return []
 
     def _each(self, todo: Sequence[Target], done: List[str]) -> None:
-        executor = Executor(self._nvml, self._progress, self._reset if self._params.get("reset") else None)
+        reset = self._reset if self._params.get("reset") else None
+        executor = Executor(self._nvml, self._progress, reset, self._tools.holders_of)
         waiting: List[State] = []
         for target in todo:
             name = _told.action(target).id

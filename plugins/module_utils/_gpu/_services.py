@@ -13,7 +13,9 @@ from typing import Callable, List, Sequence
 
 from .._host._files import Files
 from .._host._systemd import Units
+from .._host_state import _holders, _tree
 from .._plan import Failure
+from ._board import Gpu
 
 CDI = "nvidia-cdi-refresh.service"  # the container toolkit's own
 STOPPED = "/var/lib/gpufleet/mig/stopped.json"
@@ -27,6 +29,16 @@ def unit_of(pid: int) -> str:
     except OSError:
         return ""
     return next((part for part in reversed(parts) if part.endswith(".service")), "")
+
+
+def holders_of(gpu: Gpu, root: str = "/") -> List[str]:
+    """Programs that have a GPU's device file open: ``nv-hostengine (pid 71, nvidia-dcgm.service)``."""
+    tree = _tree.Tree(root, "processes", _tree.Problems())
+    return [
+        f"{each.name} (pid {each.pid}{f', {each.unit}' if each.unit else ''})"
+        for each in _holders.read(tree, sees_all=True)
+        if gpu.minor in each.minors
+    ]
 
 
 class Services:
