@@ -25,10 +25,14 @@ from ._layout import Assignment, Entry, assign, read_layout
 from ._mig_parted import as_yaml, export, generate, read_config
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
-from ._services import CDI, Services, holders_of, unit_of
+from ._services import CDI, Services, holders_of, unit_of, wrong_names
 from ._state import State, Target, aim, read_all, read_state
 
 _POLL = 2.0  # seconds between looks at busy GPUs
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
 
 
 @dataclass
@@ -43,6 +47,7 @@ class Tools:
     clock: Callable[[], float] = time.monotonic
     unit_of: Callable[[int], str] = unit_of
     holders_of: Callable[[Gpu], List[str]] = holders_of
+    is_root: Callable[[], bool] = _is_root
     lock_wait: float = 120.0  # seconds for another run on the same host to end
 
     def systemd(self) -> Units:
@@ -62,6 +67,8 @@ def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, to
     """One run of the module. Raises Failure."""
     if params["state"] == "exported":
         return _with_nvml(params, check, progress, tools)
+    if not tools.is_root():
+        raise Failure("Layouts of GPUs are changed by root only. Run with become: true. Nothing has been changed.")
     with _alone(check, tools):
         return _absent(check, tools) if params["state"] == "absent" else _with_nvml(params, check, progress, tools)
 
@@ -90,7 +97,11 @@ def _alone(check: bool, tools: Tools) -> Iterator[None]:
 
 
 def _with_nvml(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
-    entries, findings = ([], []) if params["state"] == "exported" else _wanted(params)
+    entries: List[Entry] = []
+    findings: List[Finding] = []
+    if params["state"] != "exported":
+        entries, findings = _wanted(params)
+        findings += wrong_names(params.get("services") or ())
     try:
         with tools.nvml(params.get("pynvml") or "") as nvml:
             if params["state"] == "exported":

@@ -12,9 +12,9 @@ import json
 from typing import Callable, List, Sequence
 
 from .._host._files import Files
-from .._host._systemd import Units
+from .._host._systemd import Units, wrong_name
 from .._host_state import _holders, _tree
-from .._plan import Failure
+from .._plan import ERROR, Failure, Finding
 from ._board import Gpu
 
 CDI = "nvidia-cdi-refresh.service"  # the container toolkit's own
@@ -41,12 +41,22 @@ def holders_of(gpu: Gpu, root: str = "/") -> List[str]:
     ]
 
 
+def wrong_names(names: Sequence[str]) -> List[Finding]:
+    """Findings for names that no unit can have."""
+    judged = [(number, wrong_name(_full(name))) for number, name in enumerate(names)]
+    return [Finding("mig.service", ERROR, wrong, "", f"services[{number}]") for number, wrong in judged if wrong]
+
+
+def _full(name: str) -> str:
+    return name if "." in name else f"{name}.service"
+
+
 class Services:
     """Stops in the given order, starts in the other."""
 
     def __init__(self, units: Units, names: Sequence[str], progress: Callable[[str], None], files: Files) -> None:
         self._units, self._progress, self._files = units, progress, files
-        self.names = [name if "." in name else f"{name}.service" for name in names]
+        self.names = [_full(name) for name in names]
         self.stopped: List[str] = []
 
     def owed(self) -> List[str]:

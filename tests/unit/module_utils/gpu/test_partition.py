@@ -550,3 +550,35 @@ def test_the_layout_before_a_run_that_was_not_taken_back_stays_saved_until_a_run
     host.set("no_faults=1")
     host.run(layout=[{"profiles": {"7g.40gb": 1}}])
     assert not kept.exists()
+
+
+@pytest.mark.rows("ML-12")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("params", [{"layout": MIXED}, {"state": "absent"}])
+def test_who_is_not_root_is_refused_before_anything_is_looked_at(host, check, params):
+    tools = host.tools()
+    tools.is_root = lambda: False
+    host.forget()
+    with pytest.raises(Failure, match=r"by root only\. Run with become: true\. Nothing has been changed\."):
+        host.run(check=check, tools=tools, **params)
+    assert host.calls() == []
+    assert not (host.root / "var").exists()
+    assert host.run(tools=tools, state="exported").result.found["gpus"]
+
+
+@pytest.mark.rows("ML-12", "MH-01")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("layout", [MIXED, KEPT])
+def test_names_that_no_service_can_have_are_refused_in_check_mode_and_without_a_change_too(host, check, layout):
+    msg = refused(host, check=check, layout=layout, services=[DCGM, "my service", "dcgm", "a.slice"])
+    assert "2 problems" in msg
+    assert "services[1]: 'my service.service' is no name of a unit" in msg
+    assert "services[3]: 'a.slice' is no name of a unit" in msg
+
+
+@pytest.mark.rows("ML-12")
+@pytest.mark.parametrize("check", [True, False])
+def test_a_file_in_the_place_of_the_folder_is_refused_in_check_mode_too(host, check):
+    (host.root / "var/lib").mkdir(parents=True)
+    (host.root / "var/lib/gpufleet").write_text("")
+    assert "/var/lib/gpufleet" in refused(host, check=check, layout=MIXED)
