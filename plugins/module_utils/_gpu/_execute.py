@@ -112,7 +112,9 @@ class Executor:
             used = True
         if used:
             told = ", ".join(self._holders(gpu))
-            who = f"programs hold the GPU: {told}" if told else "something holds the GPU, and the driver names no program"
+            who = (
+                f"programs hold the GPU: {told}" if told else "something holds the GPU, and the driver names no program"
+            )
             hint = "" if told else " DCGM, monitoring and containers with the GPU's device file do."
             raise Refused(
                 f"MIG cannot be switched {'on' if on else 'off'} while {who}.{hint} Stop it, or name its service in "

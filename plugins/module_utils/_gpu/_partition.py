@@ -9,7 +9,7 @@ import contextlib
 import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .._host import _lock
 from .._host._commands import Runner
@@ -184,9 +184,10 @@ class _Run:
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan_all(self, entries: Sequence[Entry], findings: List[Finding]) -> List[Target]:
-        """A target for each GPU of the layout, waiting for busy ones if that is asked for."""
-        deadline = self._tools.clock() + float(self._params.get("busy_timeout") or 0)
-        wait = self._params.get("busy") == "wait" and not self._check
+        """A target for each GPU of the layout, waiting for busy ones if that is asked for. Check mode waits for none:
+        it tells that a run would, and plans for the time after."""
+        limit = float(self._params.get("busy_timeout") or 0)
+        deadline = self._tools.clock() + limit
         told = ""
         while True:
             states, silent = read_all(self._nvml)
@@ -195,12 +196,18 @@ class _Run:
             capable = {state.gpu.uuid: state.mode is not None for state in states}
             assigned = assign(entries, [state.gpu for state in states], capable, silent)
             targets, refused = _aim_all(assigned, states)
-            problems = [_finding(state, assigned.entries[state.gpu.uuid], error) for state, error in refused]
-            self._result.findings = [*findings, *assigned.findings, *problems, *_tolerated(targets)]
-            only_busy = refused and all(error.busy for _state, error in refused)
-            others = [each for each in errors(self._result.findings) if each.id != "mig.busy"]
+            found = [*findings, *assigned.findings]
             left = deadline - self._tools.clock()
-            if not (wait and only_busy) or others or left <= 0:
+            waits = self._params.get("busy") == "wait" and not errors(found)
+            waits = waits and bool(refused) and all(error.busy for _state, error in refused)
+            if waits and self._check:
+                found += [_would_wait(state, error, limit) for state, error in refused]
+                free, refused = _when_free(assigned, [state for state, _error in refused])
+                targets = sorted([*targets, *free], key=lambda target: target.state.gpu.index)
+            if not waits or self._check or left <= 0:
+                waited = limit if waits else None
+                found += [_finding(state, assigned.entries[state.gpu.uuid], error, waited) for state, error in refused]
+                self._result.findings = [*found, *_tolerated(targets)]
                 return targets
             line = "waiting for " + "; ".join(f"{_told.name(state)}: {error}" for state, error in refused)
             if line != told:
@@ -374,17 +381,36 @@ def _aim_all(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target
     return targets, refused
 
 
-def _finding(state: State, entry: Entry, error: Refused) -> Finding:
-    """What is said of a GPU whose layout cannot be made."""
+def _when_free(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target], List[Tuple[State, Refused]]]:
+    """As ``_aim_all`` for when the programs of these GPUs have ended."""
+    busy = {state.gpu.uuid: state for state in states}
+    targets, refused = _aim_all(assigned, [replace(state, processes=()) for state in states])
+    return [replace(target, state=busy[target.state.gpu.uuid]) for target in targets], refused
+
+
+def _finding(state: State, entry: Entry, error: Refused, waited: Optional[float]) -> Finding:
+    """What is said of a GPU whose layout cannot be made; ``waited``: seconds that the run has waited for programs."""
     if not error.busy:
         return Finding("mig.never-fits", ERROR, str(error), _told.name(state), "", f"Change {entry.path}.")
+    if waited is None:
+        remedy = f"End what runs on {_holders(state, error)}, or wait for it with busy=wait."
+        return Finding("mig.busy", ERROR, str(error), _told.name(state), "", remedy, "busy=wait")
+    detail = f"{error}, and {_holders(state, error)} did not end within the {waited:.0f} s of busy_timeout"
+    return Finding("mig.busy", ERROR, detail, _told.name(state), "", "End it, or wait longer, then run again.")
+
+
+def _would_wait(state: State, error: Refused, limit: float) -> Finding:
+    detail = f"{error}. A run waits up to {limit:.0f} s for {_holders(state, error)} to end"
+    return Finding("mig.busy", WARNING, detail, _told.name(state))
+
+
+def _holders(state: State, error: Refused) -> str:
+    """``1g.10gb@1 (pid 4711)``."""
     instances = error.drain or [None]
     held = [(each, _told.holders(state.processes, each.id if each else None)) for each in instances]
-    told = ", ".join(
+    return ", ".join(
         f"{state.told(each) if each else 'the GPU'} (pid {', '.join(map(str, pids))})" for each, pids in held
     )
-    remedy = f"End what runs on {told}, or wait for it with busy=wait."
-    return Finding("mig.busy", ERROR, str(error), _told.name(state), "", remedy, "busy=wait")
 
 
 def _tolerated(targets: Sequence[Target]) -> List[Finding]:

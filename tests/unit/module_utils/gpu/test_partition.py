@@ -177,7 +177,12 @@ def test_waiting_ends_at_its_limit_and_never_begins_for_what_never_fits(host):
     now = [0.0]
     tools.clock = lambda: now[0]
     tools.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
-    assert "pid 4711" in refused(host, tools=tools, layout=[{"profiles": {}}], busy="wait", busy_timeout=11)
+    msg = refused(host, tools=tools, layout=[{"profiles": {}}], busy="wait", busy_timeout=11)
+    assert (
+        "1g.5gb@0 (pid 4711), 1g.5gb@1 (pid 4711), 3g.20gb@4 (pid 4711) did not end within the 11 s of busy_timeout"
+        in msg
+    )
+    assert msg.endswith("End it, or wait longer, then run again.")
     assert now[0] == 11
     assert "at most 7" in refused(host, tools=tools, layout=[{"profiles": {"1g.5gb": 8}}], busy="wait", busy_timeout=50)
     assert now[0] == 11
@@ -582,3 +587,29 @@ def test_a_file_in_the_place_of_the_folder_is_refused_in_check_mode_too(host, ch
     (host.root / "var/lib").mkdir(parents=True)
     (host.root / "var/lib/gpufleet").write_text("")
     assert "/var/lib/gpufleet" in refused(host, check=check, layout=MIXED)
+
+
+@pytest.mark.rows("S20", "ML-12")
+def test_check_mode_does_not_wait_and_tells_what_a_run_would_do(host):
+    number = next(g["id"] for g in host.run(state="exported").result.found["gpus"][0]["instances"] if g["start"] == 1)
+    host.set("gpu=0", f"process=4711,gi={number},ci=0")
+    tools = host.tools()
+    tools.sleep = lambda seconds: pytest.fail("check mode waits")
+    layout = [{"profiles": {"2g.10gb": 2, "3g.20gb": 1}}]
+    host.forget()
+    outcome = host.run(check=True, tools=tools, layout=layout, busy="wait", busy_timeout=90)
+    assert host.writes() == []
+    (finding,) = outcome.result.findings
+    assert (finding.id, finding.severity) == ("mig.busy", "warning")
+    assert finding.detail == (
+        "it fits only when instances are gone that are busy. A run waits up to 90 s for 1g.5gb@1 (pid 4711) to end"
+    )
+    assert outcome.result.changed
+    assert outcome.diff["before"] == "GPU 0: [1g][1g*][------][3g------------]\n"
+    assert outcome.diff["after"] == "GPU 0: [2g----][2g----][3g------------]\n"
+    for params in ({"busy": "refuse"}, {"busy": "wait", "services": ["?"]}):  # no run waits then
+        assert "End what runs on 1g.5gb@1 (pid 4711), or wait" in refused(host, check=True, layout=layout, **params)
+    never = [{"profiles": {"1g.5gb": 8}}]
+    assert "at most 7" in refused(host, check=True, layout=never, busy="wait")
+    off = host.run(check=True, tools=tools, layout=[{"enabled": False}], busy="wait")
+    assert off.diff["after"] == "GPU 0: [MIG off]\n"
