@@ -338,6 +338,11 @@ verified:
       description: What was seen.
       returned: always
       type: str
+progress:
+  description: The steps of the run in their order, as lines. Over SSH they are seen here only, when the run has ended.
+  returned: always
+  type: list
+  elements: str
 done:
   description: Actions that were carried out before the failure.
   returned: failure
