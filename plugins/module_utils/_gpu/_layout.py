@@ -67,10 +67,11 @@ class Silent:
 
 @dataclass(frozen=True)
 class Assignment:
-    """The entry of each GPU, by UUID."""
+    """The entry of each GPU, by UUID. ``unmatched``: entries that could match GPUs, and match none."""
 
     entries: Dict[str, Entry]
     findings: Tuple[Finding, ...]
+    unmatched: Tuple[Entry, ...] = ()
 
 
 class Problems:
@@ -255,18 +256,18 @@ def assign(
 ) -> Assignment:
     """The entry of each GPU that one matches. ``capable``: whether a GPU can do MIG, by UUID.
 
-    Findings: GPUs that are not there or do not answer, GPUs that cannot do MIG, entries that contradict each other or
-    match nothing.
+    Findings: GPUs that are not there or do not answer, GPUs that cannot do MIG, entries that contradict each other.
     """
     chosen: Dict[str, Entry] = {}
     problems = Problems()
     dumb = {each.gpu.index: each for each in silent}
     every = sorted([*gpus, *(each.gpu for each in silent)], key=lambda gpu: gpu.index)
     named: Dict[int, Entry] = {}
+    unmatched: List[Entry] = []
     for entry in entries:
         matched = [gpu for gpu in _named(entry, every, silent, problems) if _passes(entry, gpu)]
         if not matched and (entry.gpus is None or entry.gpus):
-            problems.warn(entry.path, "matches no GPU of this host", "no-gpu")
+            unmatched.append(entry)
         for gpu in matched:
             if gpu.index in dumb:
                 named.setdefault(gpu.index, entry)
@@ -275,7 +276,41 @@ def assign(
             elif entry.enabled:
                 _incapable(entry, gpu, problems)
     problems.found += [_silent(dumb[index], named.get(index)) for index in dumb]
-    return Assignment(chosen, tuple(problems.found))
+    return Assignment(chosen, tuple(problems.found), tuple(unmatched))
+
+
+def idle(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """What is said of entries that match no GPU, in a layout that a person wrote for its hosts."""
+    return [
+        Finding("mig.no-gpu", WARNING, "matches no GPU of this host", "", entry.path) for entry in assigned.unmatched
+    ]
+
+
+def idle_in_file(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """The same in a file for many kinds of hosts: each takes what is for its GPUs, so one line says it all."""
+    if not assigned.unmatched:
+        return []
+    if len(assigned.unmatched) < len(entries):
+        detail = f"{len(assigned.unmatched)} of {len(entries)} entries match no GPU of this host"
+        return [Finding("mig.no-gpu", INFO, detail, "", _label(entries))]
+    return [Finding("mig.no-gpu", WARNING, f"no entry matches a GPU of this host: {_kinds(gpus)}", "", _label(entries))]
+
+
+def idle_by_name(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """The same in a layout that this collection ships: a name that is not for this host's GPUs is a mistake."""
+    if not entries or len(assigned.unmatched) < len(entries):
+        return []
+    remedy = "Take another name, or write the layout."
+    detail = f"the layout has nothing for the GPUs of this host: {_kinds(gpus)}"
+    return [Finding("mig.no-gpu", ERROR, detail, "", _label(entries), remedy)]
+
+
+def _label(entries: Sequence[Entry]) -> str:
+    return entries[0].path.rpartition("[")[0]
+
+
+def _kinds(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(dict.fromkeys(f"{gpu.name} (0x{gpu.device_id:08X})" for gpu in gpus)) or "there are none"
 
 
 def _silent(gpu: Silent, entry: Optional[Entry]) -> Finding:

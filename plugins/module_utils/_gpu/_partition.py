@@ -21,7 +21,7 @@ from . import _checkpoint, _kept, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
 from ._execute import differs as _differs
-from ._layout import Assignment, Entry, assign, read_layout
+from ._layout import Assignment, Entry, assign, idle, idle_by_name, idle_in_file, read_layout
 from ._mig_parted import as_yaml, export, generate, read_config
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
@@ -196,7 +196,7 @@ class _Run:
             capable = {state.gpu.uuid: state.mode is not None for state in states}
             assigned = assign(entries, [state.gpu for state in states], capable, silent)
             targets, refused = _aim_all(assigned, states)
-            found = [*findings, *assigned.findings]
+            found = [*findings, *assigned.findings, *self._idle(assigned, entries, [state.gpu for state in states])]
             left = deadline - self._tools.clock()
             waits = self._params.get("busy") == "wait" and not errors(found)
             waits = waits and bool(refused) and all(error.busy for _state, error in refused)
@@ -214,6 +214,12 @@ class _Run:
                 self._progress(f"{line} (at most {left:.0f} s more)")
                 told = line
             self._tools.sleep(min(_POLL, left))
+
+    def _idle(self, assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+        """What is said of entries that match no GPU."""
+        given = self._params.get
+        judge = idle if given("layout") is not None else idle_in_file if given("config") is not None else idle_by_name
+        return judge(assigned, entries, gpus)
 
     def _without_services(self, state: State) -> State:
         """Programs of services that are stopped before a change hold nothing then."""

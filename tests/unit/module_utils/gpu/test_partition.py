@@ -613,3 +613,41 @@ def test_check_mode_does_not_wait_and_tells_what_a_run_would_do(host):
     assert "at most 7" in refused(host, check=True, layout=never, busy="wait")
     off = host.run(check=True, tools=tools, layout=[{"enabled": False}], busy="wait")
     assert off.diff["after"] == "GPU 0: [MIG off]\n"
+
+
+def idle(outcome) -> list[tuple[str, str]]:
+    return [(each.severity, each.sentence()) for each in outcome.result.findings if each.id == "mig.no-gpu"]
+
+
+@pytest.mark.rows("MC-12")
+def test_a_shipped_layout_is_silent_about_entries_for_other_gpus_and_refused_when_none_is_for_this_host(host_with):
+    assert idle(host_with("A100-SXM4-40GB", "T4").run(check=True, name="all-balanced")) == []
+    msg = refused(host_with("T4"), name="all-balanced")
+    assert "mig-configs.all-balanced: the layout has nothing for the GPUs of this host: Tesla T4 (0x1EB810DE)." in msg
+    assert "Take another name" in msg
+    assert idle(host_with("T4").run(name="all-disabled")) == []
+
+
+@pytest.mark.rows("MC-04")
+def test_entries_of_a_file_that_match_no_gpu_are_told_in_one_line(host):
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 1}}
+    others = [{**entry, "device-filter": each} for each in ("0x233510DE", "0x233010DE")]
+    both = {"version": "v1", "mig-configs": {"mine": [*others, {**entry, "device-filter": "0x20B010DE"}]}}
+    assert idle(host.run(check=True, config=both)) == [
+        ("info", "config.mig-configs.mine: 2 of 3 entries match no GPU of this host")
+    ]
+    none = host.run(check=True, config={"version": "v1", "mig-configs": {"mine": others}})
+    assert idle(none) == [
+        (
+            "warning",
+            "config.mig-configs.mine: no entry matches a GPU of this host: NVIDIA A100-SXM4-40GB (0x20B010DE)",
+        )
+    ]
+    assert not none.result.changed
+
+
+def test_entries_of_ones_own_layout_that_match_no_gpu_are_told_one_by_one(host):
+    layout = [{"product": product, "profiles": {}} for product in ("A100", "H100", "B200")]
+    assert idle(host.run(check=True, layout=layout)) == [
+        ("warning", f"layout[{number}]: matches no GPU of this host") for number in (1, 2)
+    ]
