@@ -27,7 +27,8 @@ class ActionModule(ClusterAction):
 
     def _layouts(self, name):
         try:
-            documents = read_documents(self._loader.get_real_file(self._found(os.path.expanduser(name))))
+            file = self._loader.get_real_file(self._found(os.path.expanduser(name)))
+            documents = read_documents(file, unique=True)
         except BadFile as error:
             raise AnsibleActionFail(f"config_file: {error}. Nothing has been changed.") from None
         if len(documents) > 1 or not all(isinstance(document, dict) for document in documents):
