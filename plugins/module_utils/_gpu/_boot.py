@@ -65,7 +65,7 @@ def main(arguments: Sequence[str]) -> int:
     try:
         folder = os.path.realpath(os.path.dirname(arguments[0]))
         _lock.take(folder, folder, "mig_partition", LOCK_WAIT)  # until this process ends
-        with open(arguments[0], encoding="utf-8") as file:
+        with open(arguments[0], encoding="utf-8", errors="surrogateescape") as file:
             kept = from_json(file.read())
         with Nvml() as nvml:
             wrong = restore(nvml, kept, Executor(nvml, say))

@@ -358,10 +358,12 @@ class _Run:
             state = target.state if gpu.uuid in changed else read_state(self._nvml, gpu)
             made = gpu.uuid not in changed and state.on == target.enabled
             layout[gpu.uuid] = _kept.of_state(state) if made else _kept.of_target(target)
+        old = files.text(_restore.LAYOUT)
         try:
-            text = _kept.merged(files.text(_restore.LAYOUT) or "", layout)
-        except _kept.BadLayout:
-            text = _kept.to_json(layout)  # somebody else's, or broken: ours replaces it
+            text = _kept.to_json(layout) if old is None else _kept.merged(old, layout)
+        except _kept.BadLayout as error:
+            text = _kept.to_json(layout)
+            self._set_aside(old or "", error)
         contents = _restore.wanted(self._nvml.library, text)
         for path in _restore.different(files, contents):
             name = f"restore-{path.rpartition('/')[2]}"
@@ -371,6 +373,14 @@ class _Run:
             self._result.plan.append(Action("restore-unit", "update", _restore.NAME, "it is not started at boot"))
         if self._result.plan and not self._check:
             _restore.install(files, units, contents)
+
+    def _set_aside(self, text: str, error: _kept.BadLayout) -> None:
+        """What is no layout of ours is kept beside the new one."""
+        detail = f"{_restore.LAYOUT} is replaced, and kept as {_restore.BROKEN}: {error}"
+        remedy = "GPUs that this run does not name get no layout at boot: run again with theirs."
+        self._result.findings.append(Finding("mig.kept-broken", WARNING, detail, "", "restore_at_boot", remedy))
+        if not self._check:
+            self._tools.files.write(_restore.BROKEN, text, 0o600)
 
 
 def _aim_all(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target], List[Tuple[State, Refused]]]:

@@ -35,6 +35,7 @@ from ._services import STOPPED
 PROGRAM = "/usr/local/lib/gpufleet/mig-restore.pyz"
 STATE = "/var/lib/gpufleet/mig"
 LAYOUT = f"{STATE}/layout.json"
+BROKEN = f"{LAYOUT}.broken"
 CHECKPOINT = f"{STATE}/checkpoint.json"
 NAME = "gpufleet-mig-restore.service"
 UNIT = f"/etc/systemd/system/{NAME}"
@@ -141,7 +142,7 @@ def make_folder(files: Files, path: str) -> None:
 
 def there(files: Files) -> List[str]:
     """Paths of ours that exist."""
-    return [path for path in (UNIT, PROGRAM, LAYOUT, CHECKPOINT, STOPPED) if files.exists(path)]
+    return [path for path in (UNIT, PROGRAM, LAYOUT, BROKEN, CHECKPOINT, STOPPED) if files.exists(path)]
 
 
 def remove(files: Files, units: Units) -> None:
