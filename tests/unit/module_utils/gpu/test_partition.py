@@ -651,3 +651,27 @@ def test_entries_of_ones_own_layout_that_match_no_gpu_are_told_one_by_one(host):
     assert idle(host.run(check=True, layout=layout)) == [
         ("warning", f"layout[{number}]: matches no GPU of this host") for number in (1, 2)
     ]
+
+
+@pytest.mark.rows("MM-01")
+@pytest.mark.parametrize(
+    ("gpus", "enabled", "severity"),
+    [("all", True, "info"), ("all", False, ""), ([1], False, ""), ([1], True, "error")],
+)
+def test_mode_and_capability_are_read_and_a_gpu_without_mig_is_left_alone_unless_mig_is_wanted_of_it(
+    host_with, gpus, enabled, severity
+):
+    host = host_with("A100-SXM4-40GB", "T4")
+    host.set("gpu=0", "mode_change=reset")
+    entry = {"gpus": gpus, "profiles": {}} if enabled else {"gpus": gpus, "enabled": False}
+    if severity == "error":
+        assert "GPU 1 (Tesla T4) cannot do MIG. Take it out of the list." in refused(host, layout=[entry])
+        return
+    found = host.run(layout=[entry]).result
+    keys = ("mig_capable", "mig_enabled", "mig_pending")
+    assert [[gpu[key] for key in keys] for gpu in found.found["gpus"]] == [
+        [True, False, enabled],
+        [False, False, False],
+    ]
+    told = [(each.severity, each.target) for each in found.findings if each.id == "mig.not-capable"]
+    assert told == ([(severity, "GPU 1")] if severity else [])
