@@ -50,20 +50,43 @@ class Program:
     minutes: float
     ldflags: str = "-s -w"
     cgo: bool = False  # has C in it: NVIDIA's own library for NVML
+    asked: bool = False  # only a few tests need it: built when one of them asks, not with all others
 
     def flags(self) -> list[str]:
         return ["-trimpath", "-ldflags", self.ldflags]
 
 
-def _kubernetes_version_flags(module: Path) -> str:
-    """Without these the API server reports no valid version; go.mod is the one place that says which it is."""
-    found = re.search(r"k8s\.io/kubernetes (v(\d+)\.(\d+)\.\d+)", (module / "go.mod").read_text())
+def _required(module: Path, name: str) -> str:
+    """The version of a module that go.mod requires, the one place that says which it is: ``v1.2.3``."""
+    found = re.search(rf"{re.escape(name)} (v\d+\.\d+\.\d+)", (module / "go.mod").read_text())
     if not found:
-        raise ProgramError(f"{module / 'go.mod'} does not require a release of k8s.io/kubernetes")
-    version, major, minor = found.groups()
+        raise ProgramError(f"{module / 'go.mod'} does not require a release of {name}")
+    return found.group(1)
+
+
+def _kubernetes_version_flags(module: Path) -> str:
+    """Without these the API server reports no valid version."""
+    version = _required(module, "k8s.io/kubernetes")
+    major, minor, _patch = version[1:].split(".")
     variable = "-X k8s.io/component-base/version."
     return f"{variable}gitVersion={version} {variable}gitMajor={major} {variable}gitMinor={minor}"
 
+
+def _toolkit_flags(module: Path) -> str:
+    """As NVIDIA links its programs: NVML's library is opened at the first call, and need not be there before."""
+    name = "github.com/NVIDIA/nvidia-container-toolkit"
+    version = _required(module, name).removeprefix("v")
+    late = "-Wl,--export-dynamic -Wl,--unresolved-symbols=ignore-in-object-files -Wl,-z,lazy"
+    return f"-s -w '-extldflags={late}' -X {name}/internal/info.version={version}"
+
+
+def _containerd_flags(module: Path) -> str:
+    name = "github.com/containerd/containerd/v2"
+    return f"-s -w -X {name}/version.Version={_required(module, name)}"
+
+
+#: containerd's own programs, and the minutes that each takes after the one before.
+CONTAINERD = {"containerd": 5, "ctr": 0.5, "containerd-shim-runc-v2": 0.5}
 
 PROGRAMS = {
     program.name: program
@@ -90,6 +113,28 @@ PROGRAMS = {
             package=".",
             minutes=1,
             cgo=True,
+        ),
+        Program(
+            name="nvidia-ctk",
+            title="nvidia-ctk",
+            folder=HERE / "toolkit",
+            package="github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk",
+            minutes=1,
+            ldflags=_toolkit_flags(HERE / "toolkit"),
+            cgo=True,
+            asked=True,
+        ),
+        *(
+            Program(
+                name=name,
+                title=name,
+                folder=HERE / "containerd",
+                package=f"github.com/containerd/containerd/v2/cmd/{name}",
+                minutes=minutes,
+                ldflags=_containerd_flags(HERE / "containerd"),
+                asked=True,
+            )
+            for name, minutes in CONTAINERD.items()
         ),
     )
 }
@@ -286,7 +331,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="programs", description="Build the testbed's programs, where the cache lacks them."
     )
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"which ({', '.join(names)}); all when none is named")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help=f"which ({', '.join(names)}); none named: those that `make test` needs"
+    )
     parser.add_argument(
         "--list", action="store_true", help="show where each lies and whether it is built; build nothing"
     )
@@ -295,7 +342,8 @@ def main(arguments: list[str] | None = None) -> int:
     if unknown:
         parser.error(f"unknown program {', '.join(unknown)}; there are {', '.join(names)}")
     try:
-        for name in options.names or names:
+        usual = [name for name in names if name not in PROGRAMS or options.list or not PROGRAMS[name].asked]
+        for name in options.names or usual:
             where, title, make = _maker(name)
             if options.list:
                 say(f"{name}\t{'built' if where().exists() else 'not built'}\t{where()}")

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 import pytest
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.images import SYSTEMS
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.images import PLAIN
 
 
 @pytest.fixture(scope="session")
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """Running hosts, each named as its system."""
     with Hosts(tmp_path_factory.mktemp("hosts")) as running:
-        for name in SYSTEMS:
+        for name in PLAIN:
             running.start(name, name)
         yield running
 
 
-@pytest.fixture(params=list(SYSTEMS))
+@pytest.fixture(params=PLAIN)
 def host(hosts: Hosts, request: pytest.FixtureRequest) -> Host:
     """One of the running hosts."""
     return hosts.hosts[request.param]

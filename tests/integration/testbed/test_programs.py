@@ -130,6 +130,25 @@ def test_settings_of_the_user_for_other_work_do_not_reach_the_build(
     assert output(programs.ensure("tiny")) == "one"
 
 
+def test_programs_that_few_tests_need_are_built_only_when_asked_for(
+    tiny: programs.Program, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    asked = programs.Program(**{**vars(tiny), "name": "asked", "asked": True})
+    monkeypatch.setattr(programs, "PROGRAMS", {"tiny": tiny, "asked": asked})
+    monkeypatch.setattr("ansible_collections.gpufleet.nvidia.tests.testbed.nvml.build", lambda: tmp_path)
+
+    assert programs.main([]) == 0
+    assert (programs.location("tiny").exists(), programs.location("asked").exists()) == (True, False)
+    assert programs.main(["asked"]) == 0
+    assert output(programs.location("asked")) == "one"
+
+
+def test_few_programs_wait_until_they_are_asked_for() -> None:
+    assert [name for name, program in programs.PROGRAMS.items() if program.asked] == [
+        "nvidia-ctk", "containerd", "ctr", "containerd-shim-runc-v2",
+    ]  # fmt: skip
+
+
 @pytest.mark.long
 def test_machine_without_a_new_go_gets_one_from_the_package(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("GPUFLEET_CACHE", str(tmp_path / "cache"))

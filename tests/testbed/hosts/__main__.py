@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.programs import say
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="hosts", description="Test hosts: Debian with systemd, in podman.")
     commands = parser.add_subparsers(dest="command", required=True)
-    made = commands.add_parser("images", help="make the images that are not there yet")
+    made = commands.add_parser("images", help="make the images that are not there yet; the plain ones if none is named")
     made.add_argument("names", nargs="*", metavar="NAME", help=", ".join(images.SYSTEMS))
     commands.add_parser("prune", help="remove images of other recipes, and hosts whose owner is gone")
     for name, words in (
@@ -52,8 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 def _up(hosts: Hosts, options: argparse.Namespace) -> int:
     for name in options.names or ["debian12"]:
         if name not in hosts.hosts:
-            system = options.system or next((one for one in images.SYSTEMS if name.startswith(one)), "debian12")
-            hosts.start(name, system)
+            hosts.start(name, options.system or images.by_name_of_host(name))
     return _list(hosts, options)
 
 
@@ -135,7 +134,7 @@ def main(arguments: list[str] | None = None) -> int:
         if options.command == "prune":
             return _prune()
         if options.command == "images":
-            for name in options.names or images.SYSTEMS:
+            for name in options.names or images.PLAIN:
                 say(f"{name}: {images.ensure(name)}")
             return 0
         return FOLDER_COMMANDS[options.command](Hosts(options.folder, lasting=True).find(), options)

@@ -25,19 +25,18 @@ from types import TracebackType
 from typing import Any, Self
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import images, snapshot
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, podman, prepare
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import LIMITS, HostError, Report, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.processes import _started
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,40}\Z")
-# As measured: crun does not boot systemd here; without a cgroup namespace no pod starts inside; the limits are those
-# of a server, since a machine's own may be lower than what sshd or containerd ask for. podman's own --systemd gives
-# each host the whole hierarchy `name=systemd` of a machine with cgroups of version 1, so that hosts remove each other's
-# groups: what it does beside that is done by hand.
+# As measured: crun does not boot systemd here; without a cgroup namespace no pod starts inside. podman's own --systemd
+# gives each host the whole hierarchy `name=systemd` of a machine with cgroups of version 1, so that hosts remove each
+# other's groups: what it does beside that is done by hand.
 BOOT = (
     *("--runtime", "runc", "--systemd=false", "--privileged", "--cgroupns=private", "--env", "container=podman"),
     *("--tmpfs", "/run:rw,mode=0755", "--tmpfs", "/run/lock:rw,mode=1777", "--tmpfs", "/tmp:rw,mode=1777,exec"),
-    *("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=4096:4096", "--stop-signal", "SIGRTMIN+3"),
+    *(*LIMITS, "--stop-signal", "SIGRTMIN+3"),
 )
 OWNER = "gpufleet.owner"  # pid and start of the process whose end ends the host; empty for none
 FOLDER = "gpufleet.folder"  # the host ends with this folder
@@ -199,9 +198,11 @@ class Hosts:
         sweep()
         key = self._key()
         server_key, server_public = self._server_key(name)
+        volumes = [word for path in images.SYSTEMS[system].volumes for word in ("--volume", path)]
         labels = ("--label", f"{OWNER}={self._owner}", "--label", f"{FOLDER}={self.folder}", "--label", f"name={name}")
         id = podman(
-            "create", *BOOT, *labels, "--hostname", name, "--publish", "127.0.0.1::22", *options, image, "/sbin/init",
+            "create", *BOOT, *labels, "--hostname", name, "--publish", "127.0.0.1::22", *volumes, *options, image,
+            "/sbin/init",
         ).stdout.decode().strip()  # fmt: skip
         try:
             allowed = (key.encode(), 0o600)

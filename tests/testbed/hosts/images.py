@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Images of hosts: a Debian root from debootstrap, made once, and kept in podman's storage by its recipe."""
+"""Images of hosts: a Debian root from debootstrap, made once, and kept in podman's storage by its recipe.
+
+Systems with more on them are the plain ones and one layer of packages.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, Report, podman, prepare
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import LIMITS, HostError, Report, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.processes import _die_with_starter
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import cache_dir, locked, say
 
@@ -32,8 +35,8 @@ FILES = {
     "etc/ssh/sshd_config.d/hosts.conf": "UseDNS no\nPermitRootLogin prohibit-password\n",
     "etc/sudoers.d/admin": f"{USER} ALL=(ALL) NOPASSWD: ALL\n",
 }
-# Modules are the machine's own affair (systemd 257 is degraded for it), and so are consoles: where the machine's show in
-# the container, a getty finds no terminal to open and fails. The others write files when nobody asked.
+# Modules are the machine's own affair (systemd 257 is degraded for it), and so are consoles: where the machine's show
+# in the container, a getty finds no terminal to open and fails. The others write files when nobody asked.
 MASKED = (
     *("getty.target", "getty@.service", "serial-getty@.service", "console-getty.service", "container-getty@.service"),
     *("systemd-modules-load.service", "apt-daily.timer", "apt-daily-upgrade.timer", "dpkg-db-backup.timer"),
@@ -50,17 +53,47 @@ rm -rf /var/lib/apt/lists/* /var/log/*.log /var/cache/ldconfig
 """
 
 
+# Container runtimes, and what a Kubernetes node needs beside one.
+RUNTIMES = (
+    *("busybox-static", "conntrack", "containerd", "containernetworking-plugins", "docker.io", "ethtool", "iptables"),
+    *("podman", "runc", "socat"),
+)
+# No container runs inside on a disk that is an overlay itself.
+RUNTIMES_VOLUMES = ("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")
+# Whoever needs a runtime starts it: hosts boot faster without, and then it is known which ones run.
+MORE = """
+set -eu
+export DEBIAN_FRONTEND=noninteractive
+apt-get -qq update
+apt-get -qq -o DPkg::Options::=--force-unsafe-io install --yes --no-install-recommends $PACKAGES
+for unit in $(systemctl list-unit-files --state=enabled --no-legend --plain 'containerd*' 'docker*' 'podman*' |
+    cut -d ' ' -f 1)
+do
+    systemctl --quiet disable "$unit"
+done
+apt-get clean
+rm -rf /var/lib/apt/lists/* /var/log/*.log /var/log/apt /var/cache/ldconfig
+: > /etc/machine-id
+"""
+
+
 @dataclass(frozen=True)
 class System:
-    """An operating system that hosts can have."""
+    """An operating system that hosts can have. One with a ``base`` is that system and more ``packages``."""
 
     name: str
     title: str
-    suite: str
+    suite: str = ""
+    base: str = ""
+    packages: tuple[str, ...] = ()
+    volumes: tuple[str, ...] = ()
 
     def key(self) -> str:
         """What the image is made from, as 16 hexadecimal digits."""
-        recipe = repr((self.suite, PACKAGES, sorted(FILES.items()), MASKED, SCRIPT))
+        if self.base:
+            recipe = repr((SYSTEMS[self.base].key(), self.packages, MORE))
+        else:
+            recipe = repr((self.suite, PACKAGES, sorted(FILES.items()), MASKED, SCRIPT))
         return hashlib.sha256(recipe.encode()).hexdigest()[:16]
 
     def image(self) -> str:
@@ -70,8 +103,26 @@ class System:
 
 SYSTEMS = {
     system.name: system
-    for system in (System("debian12", "Debian 12", "bookworm"), System("debian13", "Debian 13", "trixie"))
-}
+    for system in (
+        System("debian12", "Debian 12", "bookworm"),
+        System("debian13", "Debian 13", "trixie"),
+        System(
+            "debian12-runtimes", "Debian 12 with runtimes", base="debian12", packages=RUNTIMES, volumes=RUNTIMES_VOLUMES
+        ),
+        System(
+            "debian13-runtimes", "Debian 13 with runtimes", base="debian13", packages=(*RUNTIMES, "docker-cli"),
+            volumes=RUNTIMES_VOLUMES,
+        ),
+    )
+}  # fmt: skip
+#: Hosts as they come, with nothing on them that a test would have to ask for.
+PLAIN = tuple(name for name, system in SYSTEMS.items() if not system.base)
+
+
+def by_name_of_host(host: str) -> str:
+    """The system that a host is named after: ``debian13-a`` has debian13; debian12 for all other names."""
+    fitting = [name for name in SYSTEMS if host == name or host.startswith(f"{name}-")]
+    return max(fitting, key=len, default="debian12")
 
 
 def is_made(system: System) -> bool:
@@ -86,16 +137,35 @@ def ensure(name: str, report: Report = say) -> str:
     prepare(report)
     if is_made(system):
         return system.image()
+    if system.base:
+        ensure(system.base, report)
     lock = cache_dir() / "hosts" / f"{system.name}-{system.key()}.lock"
     with locked(lock, lambda: report(f"{system.title}: another run makes the image, waiting")):
         if not is_made(system):
-            _make(system, report)
+            report(f"{system.title}: making the image, once, 1 to 3 minutes")
+            started = time.monotonic()
+            (_make_more if system.base else _make)(system)
+            report(f"{system.title}: image made in {time.monotonic() - started:.0f} s")
     return system.image()
 
 
-def _make(system: System, report: Report) -> None:
-    report(f"{system.title}: making the image, once, 1 to 3 minutes")
-    started = time.monotonic()
+def _make_more(system: System) -> None:
+    """Install packages in a container of the base, and keep what has changed in it as one more layer."""
+    name = f"gpufleet-build-{system.name}-{system.key()}"  # a build that was killed left one: this one holds the lock
+    base = SYSTEMS[system.base].image()
+    variables = ("--env", f"PACKAGES={' '.join(system.packages)}")
+    podman(
+        "create", "--replace", "--name", name, "--runtime", "runc", *LIMITS, "--network", "host", *variables,
+        base, "/bin/sh", "-c", MORE,
+    )  # fmt: skip
+    try:
+        podman("start", "--attach", name, timeout=450)
+        podman("commit", "--quiet", name, system.image(), timeout=300)
+    finally:
+        podman("rm", "--force", "--time", "0", name, check=False)
+
+
+def _make(system: System) -> None:
     downloads = cache_dir() / "hosts" / f"{system.suite}-packages"
     downloads.mkdir(exist_ok=True)
     prefix = f".build-{system.name}-{system.key()}-"
@@ -116,7 +186,6 @@ def _make(system: System, report: Report) -> None:
         parts = ("--exclude=./dev/*", "--numeric-owner", "--xattrs", "--create", "--file", archive, ".")
         _call(["tar", "--directory", root, *parts], 300)
         podman("import", "--quiet", archive, system.image(), timeout=300)
-    report(f"{system.title}: image made in {time.monotonic() - started:.0f} s")
 
 
 @contextmanager

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -27,6 +28,11 @@ NEEDS = {
     "/usr/share/keyrings/debian-archive-keyring.gpg": "debian-archive-keyring",
     "ssh": "openssh-client",
 }
+
+
+#: Of every container: those of a server, since a machine's own may be lower than what sshd or containerd ask for, and
+#: those that podman would ask for may be more than the machine grants.
+LIMITS = ("--ulimit", "nofile=20000:20000", "--ulimit", "nproc=4096:4096")
 
 
 class HostError(Exception):
@@ -75,6 +81,13 @@ def podman(
         raise HostError(f"podman {_short(arguments)}: {done.stderr.decode(errors='replace').strip()[-1500:]}")
     ended: subprocess.CompletedProcess[bytes] = done
     return ended
+
+
+def bridge() -> str:
+    """This machine's address on podman's bridge, by which hosts reach it. It is there while any host runs."""
+    networks = json.loads(podman("network", "inspect", "podman").stdout)
+    gateway: str = networks[0]["subnets"][0]["gateway"]
+    return gateway
 
 
 def _name(store: Path) -> str:

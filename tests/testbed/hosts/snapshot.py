@@ -14,7 +14,8 @@ import hashlib, json, os, stat, sys
 LEFT_OUT = {
     "/dev", "/proc", "/run", "/sys", "/tmp", "/var/cache", "/var/log", "/var/tmp", "/etc/mtab", "/etc/hosts",
     "/var/lib/private", "/var/lib/systemd", "/home/admin/.ansible", "/root/.ansible",
-    "/var/lib/containerd", "/var/lib/containers", "/var/lib/nvml-double", "/var/lib/sudo",
+    "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet", "/var/lib/nvml-double",
+    "/var/lib/sudo",
 }
 
 def content(path):
