@@ -17,7 +17,7 @@ from .._host._files import Files
 from .._host._systemd import Units
 from .._operands._mig_configs import layouts
 from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
-from . import _checkpoint, _kept, _restore, _told
+from . import _checkpoint, _hooks, _kept, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
 from ._execute import differs as _differs
@@ -102,6 +102,7 @@ def _with_nvml(params: Mapping[str, Any], check: bool, progress: Progress, tools
     if params["state"] != "exported":
         entries, findings = _wanted(params)
         findings += wrong_names(params.get("services") or ())
+        findings += _hooks.read_hooks(params["hooks"])[1] if params.get("hooks") is not None else []
     try:
         with tools.nvml(params.get("pynvml") or "") as nvml:
             if params["state"] == "exported":
@@ -156,6 +157,9 @@ class _Run:
         self._result = Result()
         services = (params.get("services") or ()) if tools.has_systemd() else ()
         self._services = Services(tools.systemd(), services, progress, tools.files)
+        hooks = _hooks.read_hooks(params["hooks"])[0] if params.get("hooks") is not None else {}
+        told = _hooks.variables(params.get("name") or "", bool(params.get("reset")))
+        self._hooks = _hooks.Run(tools.runner, hooks, told, progress)
 
     def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
         """Plan, and act unless there is nothing to do or this is check mode."""
@@ -256,12 +260,13 @@ class _Run:
         done: List[str] = []
         self._services.stop()
         try:
+            self._run_hooks(todo)
             self._each(todo, done)
         except Failure as failure:
-            failure.msg = " ".join([failure.msg, *self._services.start()])
+            failure.msg = " ".join([failure.msg, *self._after()])
             raise
         finally:
-            wrong = self._services.start()  # what was started above is not started again
+            wrong = self._after()  # what was done above is not done again
         made = {target.state.gpu.uuid for target in targets}
         rest = [gpu for gpu in earlier if gpu.uuid not in made]
         if rest:
@@ -272,6 +277,21 @@ class _Run:
         if self._params.get("refresh_cdi") and self._tools.has_systemd():
             wrong += self._refresh_cdi()
         return wrong, done
+
+    def _run_hooks(self, todo: Sequence[Target]) -> None:
+        """Raises Failure, with nothing changed."""
+        try:
+            self._hooks.start()
+            if any(target.set_mode is not None for target in todo):
+                self._hooks.run(_hooks.MODE)
+            self._hooks.run(_hooks.CONFIG)
+        except Failure as failure:
+            left = [action.id for action in self._result.plan]
+            raise Failure(f"{failure.msg.rstrip('.')}. No GPU has been changed.", self._result, [], left) from None
+
+    def _after(self) -> List[str]:
+        """Start what was stopped, and run the last hook; what went wrong, as sentences."""
+        return [*self._services.start(), *self._hooks.end()]
 
     def _earlier(self) -> List[_checkpoint.SavedGpu]:
         """What a run that was ended has saved: it stays until its GPUs have a layout that was asked for."""

@@ -184,12 +184,12 @@ def test_a_key_that_none_can_be_is_refused(tmp_path):
 
 
 @pytest.mark.rows("MC-01")
-def test_mig_partition_reads_its_file_so(tmp_path):
+def test_mig_partition_reads_its_files_so(tmp_path):
     action = ActionModule.__new__(ActionModule)
     action._loader = DataLoader()
     text = "version: v1\nmig-configs:\n  mine:\n    - devices: all\n      mig-enabled: true\n      mig-devices:\n"
     good = _file(tmp_path, f"{text}        1g.5gb: 2\n")
-    assert action._layouts(good)["mig-configs"]["mine"][0]["mig-devices"] == {"1g.5gb": 2}
+    assert action._mapping("config_file", good)["mig-configs"]["mine"][0]["mig-devices"] == {"1g.5gb": 2}
     bad = _file(tmp_path, f"{text}        1g.5gb: 2\n        1g.5gb: 3\n")
-    with pytest.raises(AnsibleActionFail, match=r"line 8: the key 1g.5gb .*line 7. Nothing has been changed"):
-        action._layouts(bad)
+    with pytest.raises(AnsibleActionFail, match=r"hooks_file: .*line 8: the key 1g.5gb .*line 7. Nothing has been changed"):
+        action._mapping("hooks_file", bad)
