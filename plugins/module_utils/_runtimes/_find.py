@@ -20,6 +20,7 @@ from . import _containerd, _crio, _docker
 from ._types import Version
 
 AUTO, DROP_IN, IN_PLACE, NONE = "auto", "drop_in", "in_place", "none"
+_NO_DROP_IN = (AUTO, IN_PLACE, NONE)
 PLACEMENTS = (AUTO, DROP_IN, IN_PLACE, NONE)
 _RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd/config.toml"
 # Where each daemon reads its configuration unless it is started otherwise, and where our part of it goes.
@@ -119,6 +120,13 @@ def _wrong(wish: Mapping[str, Any], path: str) -> List[Finding]:
                 path=f"{path}.name",
             )
         )  # fmt: skip
+    name = str(wish.get("name"))
+    if name in FILES and not FILES[name][1]:
+        for key in [one for one in ("drop_in", "placement") if wish.get(one) and wish[one] not in _NO_DROP_IN]:
+            found.append(Finding("no_drop_ins", ERROR, f"{name} reads no drop-ins; leave it out", path=f"{path}.{key}"))
+    if name == "crio" and wish.get("placement") == IN_PLACE:
+        detail = "CRI-O is configured by a drop-in only; allowed are auto, drop_in, none"
+        found.append(Finding("no_placement", ERROR, detail, path=f"{path}.placement"))
     for key in ("config", "drop_in", "socket"):
         value = wish.get(key)
         if value is not None and not (isinstance(value, str) and os.path.isabs(value)):

@@ -32,8 +32,8 @@ CONFIG, DROP_IN, DAEMON = (
     "/etc/docker/daemon.json",
 )
 
-# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the step
-# that is given it fails, or is killed.
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the
+# step that is given it fails, or is killed.
 RUN = f"""
 import json, sys
 from {MODULE}.plugins.module_utils._host._commands import Runner
@@ -60,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "toolkit_config": None,
     "restart": True,
     "restart_timeout": 30,
     "root": "/",
