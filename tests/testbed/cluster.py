@@ -104,10 +104,14 @@ def choose_ports(names: Sequence[str], wanted: Mapping[str, int] | None = None) 
 
 
 class Cluster:
-    """A control plane in ``dir``. Use it as a context manager in tests: up on entry, down on exit."""
+    """A control plane in ``dir``. Use it as a context manager in tests: up on entry, down on exit.
 
-    def __init__(self, dir: Path | str) -> None:
+    ``address``: of this machine, where the API server listens; real nodes (``node/``) reach it over podman's bridge.
+    """
+
+    def __init__(self, dir: Path | str, address: str = HOST) -> None:
         self.dir = Path(dir).absolute()
+        self.address = address
         self.pki = self.dir / "pki"
         #: Whether what is started ends with this Python process, however that ends.
         self.tied = False
@@ -136,7 +140,7 @@ class Cluster:
 
     @property
     def url(self) -> str:
-        return f"https://{HOST}:{self.ports()['kube-apiserver']}"
+        return f"https://{self.address}:{self.ports()['kube-apiserver']}"
 
     def kubeconfig(self, user: str = "admin") -> Path:
         """The kubeconfig of one of ``USERS``."""
@@ -172,7 +176,8 @@ class Cluster:
         """GET ``path`` as the observer: status and body."""
         context = ssl.create_default_context(cafile=str(self.pki / "ca.crt"))
         context.load_cert_chain(self.pki / "observer.crt", self.pki / "observer.key")
-        connection = http.client.HTTPSConnection(HOST, self.ports()["kube-apiserver"], context=context, timeout=timeout)
+        port = self.ports()["kube-apiserver"]
+        connection = http.client.HTTPSConnection(self.address, port, context=context, timeout=timeout)
         try:
             connection.request("GET", path)
             answer = connection.getresponse()
@@ -271,15 +276,17 @@ class Cluster:
         authority = Authority(self.pki)
         authority.issue(
             "apiserver", "kube-apiserver",
-            addresses=(HOST, "10.96.0.1", "localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+            addresses=(
+                *(HOST, self.address, "10.96.0.1"),
+                *("localhost", "kubernetes", "kubernetes.default", "kubernetes.default.svc"),
+            ),
         )  # fmt: skip
         if not (self.pki / "service-accounts.key").exists():
             write_key(self.pki / "service-accounts.key")
         for user, name in USERS.items():
-            self._write_kubeconfig(authority, self.kubeconfig(user), user, name, ("system:masters",))
+            self.write_kubeconfig(self.kubeconfig(user), user, name, ("system:masters",))
         for component in ("kube-controller-manager", "kube-scheduler"):
-            path = self.dir / "config" / f"{component}.kubeconfig"
-            self._write_kubeconfig(authority, path, component, f"system:{component}", ())
+            self.write_kubeconfig(self.dir / "config" / f"{component}.kubeconfig", component, f"system:{component}")
         self._config("audit-policy", AUDIT_POLICY)
         self._config("scheduler", {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
@@ -297,7 +304,9 @@ class Cluster:
     def _config(self, name: str, content: Mapping[str, object]) -> None:
         (self.dir / "config" / f"{name}.yaml").write_text(yaml.safe_dump(dict(content), sort_keys=False))
 
-    def _write_kubeconfig(self, authority: Authority, path: Path, user: str, name: str, groups: Sequence[str]) -> None:
+    def write_kubeconfig(self, path: Path, user: str, name: str, groups: Sequence[str] = ()) -> None:
+        """For one more user of the API: ``name`` in ``groups``, with a certificate in ``pki/USER.crt``."""
+        authority = Authority(self.pki)
         certificate, key = authority.issue(user, name, groups)
         content = {
             "apiVersion": "v1",
@@ -336,7 +345,7 @@ class Cluster:
     def _apiserver(self, ports: Mapping[str, int], admission: bool) -> list[str]:
         flags = [
             f"--etcd-servers=http://{HOST}:{ports['etcd']}",
-            f"--bind-address={HOST}",
+            f"--bind-address={self.address}",
             f"--secure-port={ports['kube-apiserver']}",
             # Endpoints may not name a loopback address: one that is kept for documentation stands in.
             "--advertise-address=192.0.2.1",
@@ -356,6 +365,14 @@ class Cluster:
             "--audit-log-maxsize=100000",
             "--profiling=false",
         ]
+        if self.address != HOST:
+            # What kubelets are asked for: logs of containers, programs run in them. A node's name is known to nobody.
+            certificate, key = Authority(self.pki).issue("kubelet-client", "kube-apiserver-kubelet-client")
+            flags += [
+                f"--kubelet-client-certificate={certificate}",
+                f"--kubelet-client-key={key}",
+                "--kubelet-preferred-address-types=InternalIP",
+            ]
         if admission:
             flags.append(f"--admission-control-config-file={self.dir / 'config' / 'admission.yaml'}")
         return flags

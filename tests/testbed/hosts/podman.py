@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import shutil
 import subprocess
@@ -80,6 +81,13 @@ def podman(
         raise HostError(f"podman {_short(arguments)}: {done.stderr.decode(errors='replace').strip()[-1500:]}")
     ended: subprocess.CompletedProcess[bytes] = done
     return ended
+
+
+def bridge() -> str:
+    """This machine's address on podman's bridge, by which hosts reach it. It is there while any host runs."""
+    networks = json.loads(podman("network", "inspect", "podman").stdout)
+    gateway: str = networks[0]["subnets"][0]["gateway"]
+    return gateway
 
 
 def _name(store: Path) -> str:

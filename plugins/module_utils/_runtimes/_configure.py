@@ -1,0 +1,251 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One runtime's configuration: planned, written, judged by the daemon's own program, made active, seen in the daemon.
+
+What does not hold is taken back: the old files, and a restart with them.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Optional
+
+from .._host._commands import Runner
+from .._host._files import Files
+from .._host._journal import Journal
+from .._plan import ERROR, INFO, Action, Check, Failure, Finding
+from . import _containerd, _crio, _docker, _rancher
+from ._cri import NoAnswer
+from ._daemons import Daemon, differences
+from ._find import IN_PLACE, NONE, Target
+from ._types import Broken, Change, Proposal, Reader, Wanted, at, table
+
+RANCHER = ("k3s", "rke2")
+_CANDIDATE = "/run/gpufleet-candidate"
+RIGHT, LACKS, SILENT, STOPPED = "right", "lacks", "silent", "stopped"
+
+
+@dataclass
+class Job:
+    """What is done for one runtime."""
+
+    target: Target
+    daemon: Optional[Daemon]
+    proposal: Proposal
+    merged: Optional[Dict[str, Any]] = None
+    live: str = STOPPED
+    lacks: str = ""
+    activates: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.target.name
+
+    def actions(self) -> List[Action]:
+        """The plan's actions for this runtime."""
+        verbs = {True: "create", False: "update"}
+        found = [
+            Action(
+                f"{self.name}-{number}",
+                "delete" if one.after is None else verbs[one.before is None],
+                one.path,
+                one.reason,
+            )
+            for number, one in enumerate(self.proposal.changes)
+        ]
+        if self.activates:
+            reason = "its configuration changes" if self.proposal.changes else f"as it runs, {self.lacks}"
+            verb = "reload" if self.name in ("docker", "crio") else "restart"
+            found.append(Action(f"{self.name}-{verb}", verb, self.target.unit, reason, disruptive=verb == "restart"))
+        return found
+
+
+@dataclass
+class Settings:
+    """What all runtimes of a run share."""
+
+    wanted: Wanted
+    files: Files
+    reader: Reader
+    progress: Callable[[str], None]
+    runner: Optional[Runner] = None  # None for an image tree
+    restart: bool = True
+    timeout: float = 60.0
+    earlier: Dict[str, Any] = field(default_factory=dict)  # notes of the journal
+
+
+def prepare(target: Target, settings: Settings) -> Job:
+    """Read and plan; nothing is changed. What cannot be done is a finding of the proposal."""
+    daemon = Daemon(target, settings.runner, settings.progress) if settings.runner else None
+    job = Job(target, daemon, Proposal())
+    if target.placement == NONE:
+        return job
+    try:
+        job.merged = daemon.merged() if daemon else None
+        job.proposal = _proposal(target, settings, daemon.runtimes(job.merged) if daemon else {})
+    except Failure as failure:
+        job.proposal.findings.append(
+            Finding("broken_configuration", ERROR, failure.msg, target.name, remedy="Nothing of it is changed")
+        )
+        return job
+    if daemon and target.running:
+        _look(job, settings)
+    return job
+
+
+def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> Proposal:
+    wanted, reader = settings.wanted, settings.reader
+    earlier = str(settings.earlier.get(note(target.name)) or "")
+    if target.name == "docker":
+        return _docker.plan(reader, target.config, wanted, target.version, target.flags, earlier)
+    if target.name == "crio":
+        return _crio.plan(reader, target.config, target.drop_in, wanted, built_in, earlier)
+    if target.name == "podman":
+        return Proposal()
+    if target.name in RANCHER:
+        return _rancher.plan(reader, target.config, wanted)
+    imported = (os.path.join(os.path.dirname(target.drop_in), "*.toml"),) if target.name == "k0s" else ()
+    drop_in = "" if target.placement == IN_PLACE else target.drop_in
+    places = _containerd.Places(target.config, drop_in, target.name, imported)
+    proposal = _containerd.plan(reader, places, wanted, target.version, built_in, earlier)
+    if target.named and any(one.id == "containerd_without_cri" for one in proposal.findings):
+        raise Broken(f"{target.config} has the CRI plugin switched off (disabled_plugins).")
+    return proposal
+
+
+def _look(job: Job, settings: Settings) -> None:
+    """Whether the daemon has the runtime as it runs now."""
+    assert job.daemon
+    if job.name == "podman" or any(one.id == "containerd_without_cri" for one in job.proposal.findings):
+        job.live = RIGHT
+        return
+    try:
+        job.lacks = job.daemon.lacks(settings.wanted)
+        job.live = LACKS if job.lacks else RIGHT
+    except NoAnswer as error:
+        job.live, job.lacks = SILENT, error.msg
+    effective = bool(job.proposal.changes) and job.proposal.effective
+    if owed(job.target.unit) in settings.earlier and job.live == RIGHT:
+        job.live, job.lacks = LACKS, "an earlier run changed its files and did not live to restart it"
+    job.activates = settings.restart and bool(job.target.unit) and (effective or job.live != RIGHT)
+    if not settings.restart and (effective or job.live != RIGHT):
+        job.proposal.findings.append(
+            Finding(
+                "restart_owed", INFO, f"{job.target.unit} was not restarted, as asked", job.name, remedy="Restart it"
+            )
+        )
+
+
+def note(name: str) -> str:
+    """Key of the journal's note on the default runtime that was there before."""
+    return f"default:{name}"
+
+
+def owed(unit: str) -> str:
+    """Key of the journal's note that a unit has to read changed files yet: a killed run leaves it to the next."""
+    return f"restart:{unit}"
+
+
+def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
+    """Write, prove, activate, prove. Returns ids of what was done; on Failure everything of this runtime is as it was."""
+    done: List[str] = []
+    ids = [action.id for action in job.actions()]
+    changes = job.proposal.changes
+    try:
+        _judge_candidates(job, settings)
+        if job.proposal.earlier is not None:
+            journal.note(note(job.name), job.proposal.earlier)
+        if job.activates:
+            journal.note(owed(job.target.unit), True)
+        for number, change in enumerate(changes):
+            settings.progress(f"{job.name}: {'removing' if change.after is None else 'writing'} {change.path}")
+            write(journal, change.path, change.after)
+            done.append(ids[number])
+        if changes:
+            _prove_files(job, settings.wanted)
+    except Failure as failure:
+        _take_back(changes, journal)
+        journal.forget(owed(job.target.unit))
+        raise Failure(f"{job.name}: {failure.msg} The old files are back; its daemon was not touched.") from None
+    if job.activates and job.daemon:
+        try:
+            job.daemon.activate()
+            job.daemon.wait(settings.wanted, settings.timeout)
+        except Failure as failure:
+            _take_back(changes, journal)
+            raise Failure(f"{job.name}: {failure.msg} {_start_again(job, settings)}") from None
+        journal.forget(owed(job.target.unit))
+        done.append(ids[-1])
+    return done
+
+
+def _judge_candidates(job: Job, settings: Settings) -> None:
+    for change in job.proposal.changes if job.daemon else ():
+        if job.name == "docker" and change.after is not None and job.daemon:
+            settings.files.write(_CANDIDATE, change.after, 0o600)
+            try:
+                job.daemon.validate(_CANDIDATE)
+            finally:
+                settings.files.remove(_CANDIDATE)
+
+
+def write(journal: Journal, path: str, text: Optional[str]) -> None:
+    """Give a file this content, or remove it, so that it can be given back."""
+    if text is None:
+        journal.remove(path)
+        return
+    journal.make_folder(os.path.dirname(path))
+    journal.write(path, text)
+
+
+def _prove_files(job: Job, wanted: Wanted) -> None:
+    """The daemon's own merged configuration shows the runtime, and differs in nothing else."""
+    after = job.daemon.merged() if job.daemon else None
+    if after is None or job.daemon is None:
+        return
+    shown = table(job.daemon.runtimes(after).get(wanted.name))
+    program = shown.get("runtime_path") or at(shown, "options", "BinaryName")
+    if program != wanted.program:
+        raise Failure(f"with the new files it would not have the runtime {wanted.name} with {wanted.program}.")
+    others = differences(job.merged or {}, after, wanted) if job.merged is not None else []
+    if others:
+        raise Failure(f"the new files would change more than the runtime: {', '.join(others[:5])}.")
+
+
+def _take_back(changes: List[Change], journal: Journal) -> None:
+    for change in reversed(changes):
+        write(journal, change.path, change.before)
+
+
+def _start_again(job: Job, settings: Settings) -> str:
+    assert job.daemon
+    try:
+        job.daemon.activate()
+        job.daemon.wait(None, settings.timeout)
+    except Failure as failure:
+        return f"The old files are back, and {job.target.unit} does not come up with them either: {failure.msg}"
+    return f"The old files are back, and {job.target.unit} runs with them."
+
+
+def prove(job: Job, settings: Settings) -> List[Check]:
+    """What holds now, by the daemon's own words."""
+    checks: List[Check] = []
+    if not job.daemon or job.name == "podman" or job.target.placement == NONE:
+        return checks
+    merged = job.daemon.merged()
+    if merged is not None and not any(one.id == "containerd_without_cri" for one in job.proposal.findings):
+        shown = settings.wanted.name in job.daemon.runtimes(merged)
+        checks.append(Check(f"{job.name}-files", shown, f"its merged configuration shows {settings.wanted.name}"))
+    if job.target.running and job.live != STOPPED and (job.activates or job.live == RIGHT):
+        try:
+            lacks = job.daemon.lacks(settings.wanted) if not _left_alone(job) else ""
+            checks.append(Check(f"{job.name}-live", not lacks, lacks or f"the daemon has {settings.wanted.name}"))
+        except NoAnswer as error:
+            checks.append(Check(f"{job.name}-live", False, error.msg))
+    return checks
+
+
+def _left_alone(job: Job) -> bool:
+    return any(one.id == "containerd_without_cri" for one in job.proposal.findings)

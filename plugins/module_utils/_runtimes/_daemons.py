@@ -1,0 +1,196 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a daemon itself says of its configuration: merged from its files, and as it works with it now."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+import time
+from typing import Any, Callable, Dict, List, Mapping, Optional
+
+from .._host._commands import Runner
+from .._host._systemd import Units
+from .._plan import Failure
+from . import _cri
+from ._cri import Handler, NoAnswer, Status
+from ._find import Target
+from ._toml import TomlError, parse
+from ._types import Wanted, at, meant, table
+
+_CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+_RELOADS = ("docker", "crio")  # by SIGHUP, which leaves everything else alone; containerd would die of it
+
+
+class Daemon:
+    """One runtime's daemon."""
+
+    def __init__(self, target: Target, runner: Runner, progress: Callable[[str], None]) -> None:
+        self.target, self._runner, self._progress = target, runner, progress
+        self._units = Units(runner)
+
+    # --- From files -----------------------------------------------------------------------------------------------
+
+    def merged(self) -> Optional[Dict[str, Any]]:
+        """The configuration that the daemon's own program makes of its files; None where it has no such command.
+
+        Raises Failure where it cannot read them.
+        """
+        target = self.target
+        if target.name == "containerd" and target.program:
+            done = self._runner.run([target.program, "--config", target.config, "config", "dump"], check=False)
+            if done.rc and "no such file" in done.err and target.config in done.err:
+                done = self._runner.run([target.program, "config", "default"], check=False)  # what it runs with then
+        elif target.name == "crio" and target.program:
+            done = self._runner.run([target.program, "--config", target.config, "config"], check=False)
+        else:
+            return None
+        if done.rc:
+            raise Failure(f"{target.name} cannot read its configuration {target.config}: {done.words()}")
+        try:
+            return parse(done.out)
+        except TomlError as error:
+            raise Failure(f"`{' '.join(done.argv)}` wrote what is no TOML: {error}") from None
+
+    def runtimes(self, merged: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+        """Runtimes by name, of ``merged``."""
+        if self.target.name == "crio":
+            return table(at(merged or {}, "crio", "runtime", "runtimes"))
+        return table(at(_containerd_of(merged or {}), "runtimes"))
+
+    def validate(self, candidate: str) -> None:
+        """Have the daemon judge a file before it is put in place, where it can. Raises Failure."""
+        target = self.target
+        if target.name != "docker" or not target.version or target.version < (23, 0) or not target.program:
+            return
+        done = self._runner.run([target.program, "--validate", "--config-file", candidate], check=False)
+        if done.rc:
+            raise Failure(f"dockerd refuses the changed {target.config}, which is not put in place: {done.words()}")
+
+    # --- As it runs -----------------------------------------------------------------------------------------------
+
+    def live(self) -> Status:
+        """What the running daemon has. Raises NoAnswer."""
+        if self.target.name == "docker":
+            return _docker(self.target.socket or "/run/docker.sock")
+        if not self.target.socket:
+            raise NoAnswer(f"It is not known where {self.target.name} listens.")
+        return _cri.status(self.target.socket)
+
+    def lacks(self, wanted: Wanted) -> str:
+        """What the running daemon lacks of the runtime as it is wanted; "" where it has all. Raises NoAnswer."""
+        return _lacks(self.live(), wanted)
+
+    def activate(self) -> str:
+        """Have the daemon read its files; what was done."""
+        unit = self.target.unit
+        if self.target.name in _RELOADS and self._units.state(unit).running:
+            self._progress(f"reloading {unit}")
+            self._runner.run(["systemctl", "reload", "--", unit], timeout=120)
+            return "reload"
+        self._progress(f"restarting {unit}")
+        self._units.restart(unit)
+        return "restart"
+
+    def wait(self, wanted: Optional[Wanted], timeout: float) -> None:
+        """Until the daemon answers, is ready, and (with ``wanted``) has the runtime. Raises Failure with what it lacks."""
+        deadline = time.monotonic() + timeout
+        pause, told = 0.05, ""
+        while True:
+            try:
+                status = self.live()
+                lacks = _lacks(status, wanted) if wanted else ""
+                lacks = lacks if status.ready else f"it is not ready: {status.reason}"
+            except NoAnswer as error:
+                lacks = error.msg
+            if not lacks:
+                return
+            if time.monotonic() >= deadline:
+                raise Failure(f"{self.target.name} did not come up as wanted within {timeout:.0f} s: {lacks}")
+            if lacks != told:
+                self._progress(f"waiting for {self.target.name}: {lacks}")
+                told = lacks
+            time.sleep(pause)
+            pause = min(1.0, pause * 1.5)
+
+
+def _lacks(status: Status, wanted: Wanted) -> str:
+    """What the running daemon lacks; "" where it has all."""
+    handler = status.handler(wanted.name)
+    if handler is None:
+        return f"it has no runtime {wanted.name} (it has {', '.join(one.name for one in status.handlers) or 'none'})"
+    if handler.program and handler.program != wanted.program:
+        return f"its runtime {wanted.name} is {handler.program}, not {wanted.program}"
+    if status.default and wanted.default is not None and (status.default == wanted.name) != wanted.default:
+        return f"its default runtime is {status.default}"
+    return ""
+
+
+def _containerd_of(merged: Mapping[str, Any]) -> Dict[str, Any]:
+    for plugin in _CRI_PLUGINS:
+        found = at(merged, "plugins", plugin, "containerd")
+        if isinstance(found, dict):
+            return found
+    return {}
+
+
+def differences(before: Mapping[str, Any], after: Mapping[str, Any], wanted: Wanted) -> List[str]:
+    """Paths of a daemon's merged configuration that differ, besides what was to be changed."""
+    return _differences(_others(before, wanted), _others(after, wanted), "")
+
+
+def _others(merged: Mapping[str, Any], wanted: Wanted) -> Any:
+    kept = json.loads(json.dumps(merged, default=str))
+    kept.pop("imports", None)
+    kept.pop("version", None)
+    for plugin in _CRI_PLUGINS:
+        cri = table(at(kept, "plugins", plugin))
+        containerd = table(cri.get("containerd"))
+        table(containerd.get("runtimes")).pop(wanted.name, None)
+        cri.pop("enable_cdi", None)
+        containerd.pop("enable_cdi", None)
+        if wanted.default is not None:
+            containerd.pop("default_runtime_name", None)
+    runtime = table(at(kept, "crio", "runtime"))
+    table(runtime.get("runtimes")).pop(wanted.name, None)
+    if wanted.default is not None:
+        runtime.pop("default_runtime", None)
+    return meant(kept) or {}
+
+
+def _differences(one: Any, other: Any, path: str) -> List[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        keys = sorted(set(one) | set(other))
+        return [
+            line for key in keys for line in _differences(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))
+        ]
+    return [] if one == other else [path]
+
+
+class _Unix(http.client.HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=5)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(5)
+        self.sock.connect(self._path)
+
+
+def _docker(path: str) -> Status:
+    """Docker's own answer to ``GET /info``."""
+    connection = _Unix(path)
+    try:
+        connection.request("GET", "/info")
+        info = json.loads(connection.getresponse().read(_cri.MOST_ANSWER))
+        handlers = [Handler(str(name), str(table(one).get("path") or "")) for name, one in info["Runtimes"].items()]
+        return Status(True, "", handlers, str(info.get("DefaultRuntime") or ""))
+    except (OSError, ValueError, KeyError, AttributeError, http.client.HTTPException) as error:
+        raise NoAnswer(f"Docker does not answer on {path}: {error}.") from None
+    finally:
+        connection.close()

@@ -1,0 +1,204 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A run of container_toolkit: find, plan everything, refuse or act, prove; or give back."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from .._host._commands import Runner
+from .._host._files import Files
+from .._host._journal import Journal
+from .._host._root import Root
+from .._host._systemd import Units
+from .._plan import ERROR, INFO, Action, Failure, Finding, Result, errors, refusal
+from . import _find
+from ._configure import NONE, Job, Settings, carry_out, prepare, prove, write
+from ._give_back import GiveBack
+from ._reader import FilesReader
+from ._types import Change, Wanted
+
+COMPONENT = "container_toolkit"
+HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_KUBELET = "/var/lib/kubelet/config.yaml"
+
+Progress = Callable[[str], None]
+
+
+@dataclass
+class Tools:
+    """What a run works with; tests give others."""
+
+    runner: Runner = field(default_factory=Runner)
+    files: Callable[[Root], Files] = Files
+    has_systemd: Callable[[], bool] = Units.available
+
+
+@dataclass
+class Outcome:
+    """The result, and its diff."""
+
+    result: Result
+    diff: List[Dict[str, str]] = field(default_factory=list)
+
+
+def container_toolkit(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
+    """One run of the module. Raises Failure."""
+    wrong = _wrong(params)
+    if wrong:
+        raise Failure(refusal(wrong), Result(findings=wrong))
+    root = Root(str(params["root"]))
+    if root.folder == "/" and os.geteuid() and not check:
+        raise Failure("Only root may configure container runtimes. Run with become: true. Nothing has been changed.")
+    return _Run(params, check, progress, tools, root).go()
+
+
+def _wrong(params: Mapping[str, Any]) -> List[Finding]:
+    found = []
+    root = str(params["root"])
+    if not os.path.isabs(root) or not os.path.isdir(root):
+        found.append(
+            Finding("no_root", ERROR, f"{root!r} is no folder; allowed is an absolute path of one", path="root")
+        )
+    if not _NAME.match(str(params["runtime_name"])):
+        detail = f"{params['runtime_name']!r} is no name; allowed are letters, digits, dots, dashes, such as nvidia"
+        found.append(Finding("no_name", ERROR, detail, path="runtime_name"))
+    if not os.path.isabs(str(params["runtime_path"])) or "\n" in str(params["runtime_path"]):
+        detail = f"{params['runtime_path']!r} is no absolute path"
+        found.append(Finding("no_path", ERROR, detail, path="runtime_path"))
+    if int(params["restart_timeout"]) < 1:
+        detail = f"{params['restart_timeout']}; allowed are seconds from 1 on"
+        found.append(Finding("no_timeout", ERROR, detail, path="restart_timeout"))
+    return found
+
+
+class _Run:
+    def __init__(self, params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools, root: Root) -> None:
+        self._params, self._check, self._progress = params, check, progress
+        self._live = root.folder == "/" and tools.has_systemd()
+        self._files = tools.files(root)
+        self._root = root
+        self._result = Result()
+        self._settings = Settings(
+            self._wanted(), self._files, FilesReader(self._files), progress,
+            tools.runner if self._live else None, bool(params["restart"]), float(params["restart_timeout"]),
+        )  # fmt: skip
+
+    def _wanted(self) -> Wanted:
+        kubelet = (self._files.text(_KUBELET) or "") if self._root.folder else ""
+        return Wanted(
+            str(self._params["runtime_name"]),
+            str(self._params["runtime_path"]),
+            self._params["default_runtime"],
+            bool(self._params["cdi"]),
+            bool(re.search(r"^cgroupDriver: *[\"']?systemd", kubelet, re.MULTILINE)),
+        )
+
+    def go(self) -> Outcome:
+        """Plan, then act, unless this is check mode or there is nothing to do."""
+        with Journal(self._files, COMPONENT) as journal:
+            self._settings.earlier = journal.notes()
+            return self._absent(journal) if self._params["state"] == "absent" else self._present(journal)
+
+    def _absent(self, journal: Journal) -> Outcome:
+        work = GiveBack(self._targets(), self._settings, journal)
+        self._result.findings += work.findings()
+        self._result.plan = work.plan()
+        self._result.changed = bool(self._result.plan)
+        self._result.found = {"runtimes": [target.told() for target in self._targets()]}
+        if not self._check and (self._result.plan or journal.notes()):
+            try:
+                work.carry_out()
+            except Failure as failure:
+                raise Failure(failure.msg, self._result, [], [action.id for action in self._result.plan]) from None
+            self._result.verified = work.prove()
+        return Outcome(self._result, diff_of(work.changes()))
+
+    def _targets(self) -> List[_find.Target]:
+        targets, findings = _find.find(self._root, self._settings.runner, self._params["runtimes"])
+        self._result.findings += findings
+        return targets
+
+    def _present(self, journal: Journal) -> Outcome:
+        jobs = [prepare(target, self._settings) for target in self._targets()]
+        for job in jobs:
+            self._result.findings += job.proposal.findings
+        self._result.findings += self._program_missing(jobs)
+        if not jobs and not errors(self._result.findings):
+            detail = "no container runtime is on this host"
+            self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
+        hook = self._hook(jobs)
+        changes = [change for job in jobs for change in job.proposal.changes] + hook
+        self._result.plan = [action for job in jobs for action in job.actions()]
+        self._result.plan += [Action("podman-hook", "delete", one.path, one.reason) for one in hook]
+        self._result.changed = bool(self._result.plan)
+        self._result.found = {"runtimes": [self._told(job) for job in jobs]}
+        if errors(self._result.findings):
+            self._result.changed = False
+            raise Failure(refusal(self._result.findings), self._result)
+        if not self._check:
+            self._act(jobs, hook, journal)
+            self._result.verified = [check for job in jobs for check in prove(job, self._settings)]
+            self._refuse_unproved()
+        return Outcome(self._result, diff_of(changes))
+
+    def _act(self, jobs: Sequence[Job], hook: Sequence[Change], journal: Journal) -> None:
+        done: List[str] = []
+        planned = [action.id for action in self._result.plan]
+        try:
+            for job in jobs:
+                done += carry_out(job, self._settings, journal)
+            for change in hook:
+                write(journal, change.path, change.after)
+                done.append("podman-hook")
+        except Failure as failure:
+            left = [one for one in planned if one not in done]
+            self._result.changed = bool(done)
+            raise Failure(failure.msg, self._result, done, left) from None
+
+    def _refuse_unproved(self) -> None:
+        wrong = [check for check in self._result.verified if not check.ok]
+        if wrong:
+            told = "; ".join(f"{check.id}: {check.detail}" for check in wrong)
+            raise Failure(f"The end state does not hold: {told}.", self._result, [one.id for one in self._result.plan])
+
+    def _program_missing(self, jobs: Sequence[Job]) -> List[Finding]:
+        program = self._settings.wanted.program
+        needed = [job.name for job in jobs if job.target.placement != NONE and job.name != "podman"]
+        if not needed or self._files.exists(program):
+            return []
+        detail = f"{program} is not there, and containers of the runtime could not start with it"
+        remedy = "Install the container toolkit, or give the path where its runtime is"
+        return [Finding("runtime_program_missing", ERROR, detail, path="runtime_path", remedy=remedy)]
+
+    def _hook(self, jobs: Sequence[Job]) -> List[Change]:
+        """Podman with CDI and the old hook would inject everything twice."""
+        text = self._files.text(HOOK)
+        if text is None or not any(job.name == "podman" for job in jobs):
+            return []
+        return [Change(HOOK, text, None, "with it, podman gives containers their GPUs twice beside CDI")]
+
+    def _told(self, job: Job) -> Dict[str, Any]:
+        return dict(job.target.told(), live=job.live)
+
+
+def diff_of(changes: Sequence[Change]) -> List[Dict[str, str]]:
+    """Ansible's diff, one for each file."""
+    return [
+        {
+            "before_header": one.path,
+            "after_header": one.path,
+            "before": _shown(one.before),
+            "after": _shown(one.after),
+        }
+        for one in changes
+    ]
+
+
+def _shown(text: Optional[str]) -> str:
+    return (text or "").encode("utf-8", "replace").decode()

@@ -1,0 +1,316 @@
+#!/usr/bin/python
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: container_toolkit
+short_description: NVIDIA Container Toolkit and the configuration of container runtimes
+version_added: "0.1.0"
+author: gpufleet.nvidia contributors (@gpufleet)
+description:
+  - Installs the packages of the NVIDIA Container Toolkit, gives every container runtime of the host the NVIDIA runtime,
+    and has CDI specifications made.
+  - Each configuration file is bound to the daemon that reads it. The smallest change is made; comments, order and
+    everything else in a file stay.
+  - The daemon's own merged configuration has to show the runtime afterwards, and has to differ in nothing else.
+    Otherwise the old files come back.
+  - A daemon is restarted, or reloaded where it can, only if what it works with changes. Containers keep running.
+  - What was there is kept below C(/var/lib/gpufleet/container_toolkit) and comes back with O(state=absent).
+attributes:
+  check_mode:
+    description: Plans and writes nothing.
+    support: full
+  diff_mode:
+    description: Shows every file before and after.
+    support: full
+options:
+  state:
+    description:
+      - With V(present) runtimes get the NVIDIA runtime.
+      - With V(absent) every file is as it was found. Of files that somebody else changed since, only the part of this
+        module is taken out. Packages that this module installed are removed.
+    type: str
+    choices: [present, absent]
+    default: present
+  runtimes:
+    description: Runtimes to configure. Without it, every runtime that is on the host.
+    type: list
+    elements: dict
+    suboptions:
+      name:
+        description: Which runtime.
+        type: str
+        required: true
+        choices: [containerd, docker, crio, podman, k3s, rke2, microk8s, k0s]
+      config:
+        description: Its configuration file. It has to be the one that the daemon reads.
+        type: path
+      drop_in:
+        description: File for our part, where the daemon reads drop-ins.
+        type: path
+      unit:
+        description: Its systemd unit.
+        type: str
+      socket:
+        description: Its socket.
+        type: path
+      placement:
+        description: Where our part goes. V(auto) is a drop-in where the daemon reads drop-ins. V(none) leaves the
+          runtime as it is.
+        type: str
+        choices: [auto, drop_in, in_place, none]
+        default: auto
+  runtime_name:
+    description: Name of the runtime, as pods and containers ask for it.
+    type: str
+    default: nvidia
+  runtime_path:
+    description: Program of the runtime on the host.
+    type: path
+    default: /usr/bin/nvidia-container-runtime
+  default_runtime:
+    description: Whether pods and containers that name no runtime get this one. Without it that stays as it is. With
+      V(false) the runtime that was the default before comes back.
+    type: bool
+  cdi:
+    description: Whether runtimes inject CDI devices. Those that do so by themselves need nothing.
+    type: bool
+    default: false
+  restart:
+    description: Whether a daemon is restarted or reloaded after its configuration changed.
+    type: bool
+    default: true
+  restart_timeout:
+    description: Seconds to wait until a daemon answers again and has the runtime.
+    type: int
+    default: 60
+  root:
+    description: Folder that has the file system of a host, for golden images. Nothing is started or asked there.
+    type: path
+    default: /
+  progress_file:
+    description: File to which lines of progress are appended. The action plugin sets it and shows the lines; do not
+      set it.
+    type: path
+requirements:
+  - root on the host
+seealso:
+  - module: gpufleet.nvidia.gpu_info
+  - module: gpufleet.nvidia.mig_partition
+"""
+
+EXAMPLES = r"""
+- name: Every runtime of the host
+  gpufleet.nvidia.container_toolkit:
+
+- name: Docker alone, with the NVIDIA runtime as its default
+  gpufleet.nvidia.container_toolkit:
+    runtimes:
+      - name: docker
+    default_runtime: true
+
+- name: An image tree
+  gpufleet.nvidia.container_toolkit:
+    root: /srv/images/gpu-node
+
+- name: Everything as it was found
+  gpufleet.nvidia.container_toolkit:
+    state: absent
+"""
+
+RETURN = r"""
+findings:
+  description: What a person should know of the options or the host, all problems at once.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the kind of finding. It stays the same between releases.
+      returned: always
+      type: str
+    severity:
+      description: One of V(error), V(warning), V(info). An error stops the run before anything is written.
+      returned: always
+      type: str
+    target:
+      description: The runtime or file that it is about.
+      returned: always
+      type: str
+    path:
+      description: Path of the key that it is about, such as V(runtimes[0].config).
+      returned: always
+      type: str
+    detail:
+      description: What was found, with the value and what is allowed.
+      returned: always
+      type: str
+    remedy:
+      description: What to do.
+      returned: always
+      type: str
+    accept:
+      description: Option that lets the run go on all the same. Empty when there is none.
+      returned: always
+      type: str
+plan:
+  description: What differs and what is done about it, in order. The same in check mode.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: Name of the action within this run, such as V(containerd-0).
+      returned: always
+      type: str
+    verb:
+      description: One of V(create), V(update), V(delete), V(restore), V(restart), V(reload).
+      returned: always
+      type: str
+    target:
+      description: The file or the unit.
+      returned: always
+      type: str
+    reason:
+      description: Why, in a few words.
+      returned: always
+      type: str
+    disruptive:
+      description: Whether a daemon does not answer for a moment. Containers keep running.
+      returned: always
+      type: bool
+    before:
+      description: Empty; the diff has files before and after.
+      returned: always
+      type: raw
+    after:
+      description: The same.
+      returned: always
+      type: raw
+found:
+  description: What is there.
+  returned: always
+  type: dict
+  contains:
+    runtimes:
+      description: Runtimes of the host.
+      returned: always
+      type: list
+      elements: dict
+      contains:
+        name:
+          description: Name, as in O(runtimes[].name).
+          returned: always
+          type: str
+        unit:
+          description: Its systemd unit. Empty without one.
+          returned: always
+          type: str
+        socket:
+          description: Its socket.
+          returned: always
+          type: str
+        program:
+          description: Its program.
+          returned: always
+          type: str
+        version:
+          description: Major and minor version of its program. Empty where it cannot be asked.
+          returned: always
+          type: str
+        running:
+          description: Whether it runs.
+          returned: always
+          type: bool
+        config:
+          description: The file that it reads.
+          returned: always
+          type: str
+        drop_in:
+          description: The file for our part. Empty where there is none.
+          returned: always
+          type: str
+        live:
+          description: Whether the daemon had the runtime before the run. V(right), V(lacks), V(silent) when it did not
+            answer, or V(stopped).
+          returned: when O(state=present)
+          type: str
+verified:
+  description: What the daemons themselves say after the change. Empty in check mode.
+  returned: always
+  type: list
+  elements: dict
+  contains:
+    id:
+      description: What was proved. V(containerd-files) is the merged configuration, V(containerd-live) the running
+        daemon.
+      returned: always
+      type: str
+    ok:
+      description: Whether it holds.
+      returned: always
+      type: bool
+    detail:
+      description: What was seen.
+      returned: always
+      type: str
+done:
+  description: Actions that were carried out before the failure.
+  returned: failure
+  type: list
+  elements: str
+remaining:
+  description: Actions that are left. A second run goes on from there.
+  returned: failure
+  type: list
+  elements: str
+"""
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._entry import run_module
+
+
+def main():
+    module = AnsibleModule(
+        argument_spec={
+            "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "runtimes": {
+                "type": "list",
+                "elements": "dict",
+                "options": {
+                    "name": {
+                        "type": "str",
+                        "required": True,
+                        "choices": ["containerd", "docker", "crio", "podman", "k3s", "rke2", "microk8s", "k0s"],
+                    },
+                    "config": {"type": "path"},
+                    "drop_in": {"type": "path"},
+                    "unit": {"type": "str"},
+                    "socket": {"type": "path"},
+                    "placement": {
+                        "type": "str",
+                        "choices": ["auto", "drop_in", "in_place", "none"],
+                        "default": "auto",
+                    },
+                },
+            },
+            "runtime_name": {"type": "str", "default": "nvidia"},
+            "runtime_path": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
+            "default_runtime": {"type": "bool"},
+            "cdi": {"type": "bool", "default": False},
+            "restart": {"type": "bool", "default": True},
+            "restart_timeout": {"type": "int", "default": 60},
+            "root": {"type": "path", "default": "/"},
+            "progress_file": {"type": "path"},
+        },
+        supports_check_mode=True,
+    )
+    run_module(module)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""container_toolkit on hosts with real daemons: containerd 1.6, 1.7 and 2.4, and Debian's Docker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, runtimes
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
+
+pytestmark = pytest.mark.hosts
+
+CHECKOUT = Path(__file__).resolve().parents[3]
+MODULE = "ansible_collections.gpufleet.nvidia"
+LIBRARY = f"/tmp/library/{MODULE.replace('.', '/')}"
+PROGRAM = "/usr/bin/nvidia-container-runtime"
+# The low-level runtime of the toolkit needs a driver: this one writes down how it is called, and runs runc.
+STAND_IN = '#!/bin/sh\necho "$@" >> /var/log/nvidia-container-runtime.calls\nexec runc "$@"\n'
+SYSTEMS = {"1.6": "debian12-runtimes", "1.7": "debian13-runtimes", "2.4": "debian13-runtimes"}
+CONFIG, DROP_IN, DAEMON = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml", "/etc/docker/daemon.json"
+
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the step
+# that is given it fails, or is killed.
+RUN = f"""
+import json, sys
+from {MODULE}.plugins.module_utils._host._commands import Runner
+from {MODULE}.plugins.module_utils._host._files import Files
+from {MODULE}.plugins.module_utils._plan import Failure
+from {MODULE}.plugins.module_utils._runtimes._run import Tools, container_toolkit
+from {MODULE}.tests.helpers.faults import Steps
+
+given = json.load(sys.stdin)
+error = Failure("injected") if given["fault"] == "fail" else None
+steps = Steps(given["at"], given["moment"], error)
+tools = Tools(runner=Runner(steps), files=lambda root: Files(root, steps))
+try:
+    outcome = container_toolkit(given["params"], given["check"], lambda line: None, tools)
+    result = dict(outcome.result.as_dict(), failed=False, diff=outcome.diff)
+except Failure as failure:
+    result = dict(failure.as_dict(), failed=True)
+print(json.dumps(dict(result, steps=steps.said, injected=steps.injected)))
+"""
+DEFAULTS: dict[str, Any] = {
+    "state": "present",
+    "runtimes": None,
+    "runtime_name": "nvidia",
+    "runtime_path": PROGRAM,
+    "default_runtime": None,
+    "cdi": False,
+    "restart": True,
+    "restart_timeout": 30,
+    "root": "/",
+}
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
+    """A host of each version of containerd, with it and docker."""
+    parts = ("plugins/module_utils", "tests/helpers/faults.py")
+    packed = subprocess.run(
+        ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", *parts], capture_output=True, check=True
+    ).stdout
+    with Hosts(tmp_path_factory.mktemp("toolkit")) as hosts:
+        for name, system in SYSTEMS.items():
+            host = hosts.start(f"containerd{name.replace('.', '')}", system)
+            if name == "2.4":
+                runtimes.install_containerd(host)
+            host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
+            host.put("/tmp/run.py", RUN)
+            host.put(PROGRAM, STAND_IN, mode=0o755)
+            runtimes.start(host, "containerd", "docker")
+            runtimes.give_image(host, "containerd", "docker")
+        yield hosts
+
+
+@pytest.fixture(params=list(SYSTEMS))
+def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
+    """One of them, which is given back as it was."""
+    host = running.hosts[f"containerd{request.param.replace('.', '')}"]
+    yield host
+    toolkit(host, state="absent")
+    host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}; systemctl restart containerd docker")
+
+
+def toolkit(
+    host: Host, check: bool = False, at: int = 0, moment: str = "before", fault: str = "fail", **options: Any
+) -> dict[str, Any]:
+    """One run; ``at``: the step at which it fails or is killed. A killed one has no result."""
+    given = {"params": {**DEFAULTS, **options}, "check": check, "at": at, "moment": moment, "fault": fault}
+    command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
+    done = host.run(command, stdin=json.dumps(given).encode(), check=False)
+    if done.returncode == -9 or done.returncode == 137:
+        return {"killed": True}
+    assert done.returncode == 0, done.stderr
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+def merged(host: Host) -> dict[str, Any]:
+    """What containerd makes of its files."""
+    return tomllib.loads(host.run(["containerd", "config", "dump"]).stdout)
+
+
+def handlers(host: Host) -> dict[str, Any]:
+    """The runtimes of that."""
+    for plugin in ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri"):
+        if plugin in merged(host)["plugins"]:
+            found: dict[str, Any] = merged(host)["plugins"][plugin]["containerd"]["runtimes"]
+            return found
+    raise AssertionError("no plugin of the CRI")
+
+
+def started(host: Host, unit: str) -> str:
+    return host.run(["systemctl", "show", "--property=MainPID,ActiveEnterTimestampMonotonic", unit]).stdout
+
+
+@pytest.mark.rows("H070", "H071", "H073", "S11")
+def test_every_runtime_gets_it_once_and_gives_it_back(host: Host) -> None:
+    before = host.snapshot()
+    planned = toolkit(host, check=True)
+    assert not planned["failed"], planned["msg"]
+    assert differences(before, host.snapshot()) == []
+    first = toolkit(host)
+    assert not first["failed"], first["msg"]
+    assert [action["id"] for action in first["plan"]] == [action["id"] for action in planned["plan"]]
+    assert {check["id"] for check in first["verified"] if check["ok"]} == {
+        "containerd-files",
+        "containerd-live",
+        "docker-live",
+    }
+    assert handlers(host)["nvidia"]["options"]["BinaryName"] == PROGRAM
+    assert "runc" in handlers(host)
+    held = host.snapshot(), started(host, "containerd"), started(host, "docker")
+    second = toolkit(host)
+    assert (second["changed"], second["plan"], second["failed"]) == (False, [], False)
+    assert differences(held[0], host.snapshot()) == []
+    assert held[1:] == (started(host, "containerd"), started(host, "docker"))
+    last = toolkit(host, state="absent")
+    assert not last["failed"], last["msg"]
+    assert differences(before, host.snapshot()) == []
+    assert "nvidia" not in handlers(host)
