@@ -9,7 +9,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Runner
-from ._shared import INSTALL, READ, REFRESH, WAIT, checked, pinned, told
+from ._shared import INSTALL, READ, REFRESH, WAIT, checked, pinned, scratch, told
 from ._versions import newest_first
 
 _FORMAT = r"${Package}\t${Version}\t${db:Status-Abbrev}\t${Architecture}\n"
@@ -56,7 +56,21 @@ class Apt:
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         if not names:
             return {}
-        done = self._runner.run(["apt-cache", "madison", *checked(names)], check=False, timeout=READ)
+        return self._madison(names, ())
+
+    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+        with scratch(source, key, "source.list") as folder:
+            places = {"State::lists": "lists", "Cache": "cache", "Etc::sourcelist": "source.list"}
+            options = [f"-oDir::{name}={folder}/{place}" for name, place in places.items()]
+            # The folder is for root alone.
+            options += ["-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-oAPT::Update::Error-Mode=any"]
+            done = self._runner.run(["apt-get", "update", "-q", *options], check=False, timeout=REFRESH, env=_ENV)
+            if done.rc:
+                raise CommandFailed(f"apt cannot read the repository: {told(done, _WHY)}", done)
+            return self._madison(names, options)
+
+    def _madison(self, names: Sequence[str], options: Sequence[str]) -> Dict[str, List[str]]:
+        done = self._runner.run(["apt-cache", *options, "madison", *checked(names)], check=False, timeout=READ)
         if done.rc:
             raise CommandFailed(f"apt cannot read its lists of packages: {told(done, _WHY)}", done)
         found: Dict[str, List[str]] = {}

@@ -10,7 +10,7 @@ from typing import Dict, List, Mapping, Sequence
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
-from ._shared import INSTALL, READ, REFRESH, checked, pinned, refuse_downgrade, rpm_installed, rpm_needed, told
+from ._shared import INSTALL, READ, REFRESH, checked, pinned, refuse_downgrade, rpm_installed, rpm_needed, scratch, told
 from ._versions import newest_first
 
 _FORMAT = "%{name} %{epoch}:%{version}-%{release}"
@@ -42,8 +42,17 @@ class Dnf:
         done = self._runner.run(["dnf", "-q", "--cacheonly", *query], check=False, timeout=READ)
         if done.rc:  # a repository that was never read
             done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
-        if done.rc:
-            raise CommandFailed(f"dnf cannot read its lists of packages: {told(done, _WHY)}", done)
+        return self._versions(self._good(done, "read its lists of packages"), names)
+
+    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+        with scratch(source, key, "source.repo") as folder:
+            places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
+            options = [f"--setopt={name}={value}" for name, value in places.items()]
+            query = ["--disableplugin=*", "repoquery", "--available", "--qf", _FORMAT, *checked(names)]
+            done = self._runner.run(["dnf", "-q", "-y", *options, *query], check=False, timeout=REFRESH)
+            return self._versions(self._good(done, "read the repository"), names)
+
+    def _versions(self, done: Done, names: Sequence[str]) -> Dict[str, List[str]]:
         found: Dict[str, List[str]] = {}
         for line in done.out.splitlines():
             name, _space, version = line.strip().partition(" ")

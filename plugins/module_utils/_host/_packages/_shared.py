@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import os
 import re
-from typing import Dict, List, Mapping, Protocol, Sequence
+import tempfile
+from contextlib import contextmanager
+from typing import Dict, Iterator, List, Mapping, Protocol, Sequence
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
@@ -36,6 +39,12 @@ class Manager(Protocol):
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         """Each package that could be installed -> its versions, newest first, from the metadata that is there."""
 
+    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+        """As ``candidates``, of a repository that is not set up: its metadata is read into a folder of its own.
+
+        ``source`` is the text of its list or repo file, with ``{key}`` for the path of the key.
+        """
+
     def refresh(self, repository: str = "") -> None:
         """Read the repositories' metadata anew; with a name (of the list file, or the repository's id) only that one's.
 
@@ -59,6 +68,19 @@ class Manager(Protocol):
 
     def unhold(self, names: Sequence[str]) -> None:
         """The way back from ``hold``."""
+
+
+@contextmanager
+def scratch(source: str, key: bytes, name: str) -> Iterator[str]:
+    """A folder that is gone afterwards, with the source (under that name) and its key, and empty lists/ and cache/."""
+    with tempfile.TemporaryDirectory(prefix="gpufleet-probe-") as folder:
+        for part in ("lists/partial", "cache"):
+            os.makedirs(os.path.join(folder, part))
+        with open(os.path.join(folder, "key"), "wb") as file:
+            file.write(key)
+        with open(os.path.join(folder, name), "w", encoding="utf-8") as text:
+            text.write(source.replace("{key}", os.path.join(folder, "key")))
+        yield folder
 
 
 def checked(names: Sequence[str]) -> List[str]:

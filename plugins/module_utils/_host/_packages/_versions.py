@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, List, Tuple
+from functools import cmp_to_key
+from typing import List, Tuple
 
 _PART = re.compile(r"(\d+)|([^\d]+)")
 _RPM_PART = re.compile(r"(\d+)|([A-Za-z]+)|(~)|(\^)")
@@ -24,18 +25,8 @@ def compare(manager: str, one: str, other: str) -> int:
 
 def newest_first(manager: str, versions: List[str]) -> List[str]:
     """Sorted, each once."""
-    return sorted(dict.fromkeys(versions), key=_key(lambda one, other: compare(manager, one, other)), reverse=True)
-
-
-def _key(order: Callable[[str, str], int]) -> Callable[[str], object]:
-    class Ordered:
-        def __init__(self, text: str) -> None:
-            self.text = text
-
-        def __lt__(self, other: Ordered) -> bool:
-            return order(self.text, other.text) < 0
-
-    return Ordered
+    order = cmp_to_key(lambda one, other: compare(manager, one, other))
+    return sorted(dict.fromkeys(versions), key=order, reverse=True)
 
 
 def _split(version: str) -> Tuple[str, str, str]:

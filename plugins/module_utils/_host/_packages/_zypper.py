@@ -20,6 +20,7 @@ from ._shared import (
     refuse_downgrade,
     rpm_installed,
     rpm_needed,
+    scratch,
     told,
 )
 from ._versions import newest_first
@@ -53,8 +54,18 @@ class Zypper:
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         if not names:
             return {}
+        return self._search(names, ())
+
+    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+        """Signatures are not looked at here: zypper would take the key into rpm's. ``refresh`` does."""
+        with scratch(source, key, "source.repo") as folder:
+            options = ["--no-gpg-checks", "--reposd-dir", folder, "--cache-dir", f"{folder}/cache"]
+            self._call([*options, "refresh"], "read the repository", REFRESH)
+            return self._search(names, options)
+
+    def _search(self, names: Sequence[str], options: Sequence[str]) -> Dict[str, List[str]]:
         words = ["--no-refresh", "search", "-s", "--match-exact", "-t", "package", *checked(names)]
-        done = self._call(["--xmlout", *words], "read its lists of packages", READ, (*_GOOD, _NOTHING))
+        done = self._call([*options, "--xmlout", *words], "read its lists of packages", READ, (*_GOOD, _NOTHING))
         found: Dict[str, List[str]] = {}
         for name, version, repository in _SOLVABLE.findall(done.out):
             if repository != _INSTALLED:
