@@ -150,9 +150,9 @@ def _choose(seen: Seen, wanted: Wanted) -> Tuple[str, List[Finding]]:
         return _asked(wanted.version, have)
     newest = max((seen.installed[name] for name in names if name in seen.installed), key=_order(seen), default="")
     common = [one for one in have[names[0]] if all(one in have[name] for name in names)]
-    if wanted.version != LATEST and newest:
-        if all(newest in have[name] or seen.installed.get(name) == newest for name in names):
-            return newest, []
+    stay = all(newest in have[name] or seen.installed.get(name) == newest for name in names)
+    if wanted.version != LATEST and newest and stay:
+        return newest, []
     if common and compare(seen.manager, common[0], newest or common[0]) >= 0:
         return common[0], []
     if newest and all(seen.installed.get(name) == newest for name in names):
@@ -189,7 +189,10 @@ def _missing(names: Sequence[str], have: Mapping[str, List[str]], what: str, pat
 
 
 def _order(seen: Seen) -> Any:
-    return cmp_to_key(lambda one, other: compare(seen.manager, one, other))
+    def order(one: str, other: str) -> int:
+        return compare(seen.manager, one, other)
+
+    return cmp_to_key(order)
 
 
 # --- What speaks against it -------------------------------------------------------------------------------------------
@@ -222,7 +225,7 @@ def _install(result: Plan, seen: Seen, wanted: Wanted) -> None:
     if not moved:
         return
     # All of them are named: what is left out is free to move.
-    result.pins = {name: result.version for name in names}
+    result.pins = dict.fromkeys(names, result.version)
     result.downgrade = any(
         compare(seen.manager, seen.installed[name], result.version) > 0 for name in moved if name in seen.installed
     )

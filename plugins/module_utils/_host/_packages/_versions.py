@@ -25,8 +25,11 @@ def compare(manager: str, one: str, other: str) -> int:
 
 def newest_first(manager: str, versions: List[str]) -> List[str]:
     """Sorted, each once."""
-    order = cmp_to_key(lambda one, other: compare(manager, one, other))
-    return sorted(dict.fromkeys(versions), key=order, reverse=True)
+
+    def order(one: str, other: str) -> int:
+        return compare(manager, one, other)
+
+    return sorted(dict.fromkeys(versions), key=cmp_to_key(order), reverse=True)
 
 
 def _split(version: str) -> Tuple[str, str, str]:
