@@ -57,6 +57,7 @@ print(json.dumps(dict(result, steps=steps.said, injected=steps.injected)))
 """
 DEFAULTS: dict[str, Any] = {
     "state": "present",
+    "packages": "none",
     "runtimes": None,
     "runtime_name": "nvidia",
     "runtime_path": PROGRAM,
