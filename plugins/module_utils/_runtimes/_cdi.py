@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from .._gpu._services import CDI as SERVICE
-from .._host._commands import CommandFailed, Runner
+from .._host._commands import CommandFailed, Done, Runner
 from .._host._files import Files
 from .._host_state import _cdi as _state
 from .._host_state._cdi import Spec
@@ -35,6 +35,7 @@ _MODES = ("auto", "nvml", "csv", "wsl", "management", "gdrcopy", "gds", "imex", 
 _SCRATCH = "/run/gpufleet-cdi"
 _OWN_NAMES = ("nvidia.yaml", "nvidia.yml", "nvidia.json")
 _HOOKS = re.compile(r"\bnvidia-(?:cdi-hook|ctk)\b")
+_SAID = re.compile(r"""msg="(.+)"\s*\Z""")
 _COMMENT = re.compile(r"^\s*#", re.MULTILINE)
 _WITHOUT_MODULE = ("csv", "wsl")  # there is no /proc/driver/nvidia on Tegra and WSL
 _MOST_NAMED = 5
@@ -164,6 +165,11 @@ def _one(files: Files, done: CdiPlan, wish: Wish, host: Host, flags: Sequence[st
             why = detail
         else:
             done.findings.append(_newer(done.output, detail))
+    if why and host.uuids is not None and not host.uuids:
+        detail = f"there is no GPU and no MIG device to name ({why}); what is there stays"
+        remedy = "Give GPUs with MIG mode a layout (mig_partition), or see why `nvidia-smi -L` lists none."
+        done.findings.append(Finding("cdi_no_devices", WARNING, detail, done.output, "", remedy))
+        return False
     if why and not host.driver and wish.mode not in _WITHOUT_MODULE:
         detail = f"no specification can be made while no driver is loaded ({why}); what is there stays"
         remedy = f"Load the driver or reboot; then run again, or: systemctl restart {SERVICE}."
@@ -344,7 +350,7 @@ def generate(
         files.remove(scratch)
         argv = [*planned.argv, f"--output={files.root.at(scratch)}"]
         ran = runner.run(argv, check=False, timeout=120, env=planned.environment)
-        text, said = files.text(scratch) or "", ran.words() if ran.rc else ""
+        text, said = files.text(scratch) or "", _complaint(ran) if ran.rc else ""
     except CommandFailed as failure:
         text, said = "", failure.msg
     finally:
@@ -352,6 +358,11 @@ def generate(
         for folder in reversed(made_folders):
             files.remove_folder(folder)
     return accept(text, said, planned.output, wish, host, stat or _stat(files))
+
+
+def _complaint(ran: Done) -> str:
+    found = _SAID.search(ran.words())
+    return found.group(1).replace('\\"', '"').replace("\\n", "; ") if found else ran.words()
 
 
 def accept(text: str, said: str, output: str, wish: Wish, host: Host, stat: Stat) -> Made:

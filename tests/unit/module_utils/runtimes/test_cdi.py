@@ -278,6 +278,15 @@ def test_without_a_loaded_driver_nothing_is_made_and_the_next_step_is_told(machi
     assert not (machine.folder / "calls").exists()
 
 
+@pytest.mark.rows("H080")
+def test_without_any_device_what_is_there_stays(machine: Machine) -> None:
+    machine.write(ETC, spec())
+    planned, _made, changed = machine.run(dataclasses.replace(HOST, uuids=()))
+    assert (planned.make, planned.actions, changed) == ("", [], False)
+    assert [(one.id, one.severity) for one in planned.findings] == [("cdi_no_devices", "warning")]
+    assert machine.read(ETC) == spec()
+
+
 @pytest.mark.rows("P024")
 @pytest.mark.parametrize(
     ("output", "other", "reason", "severity"),
