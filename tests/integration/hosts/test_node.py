@@ -5,11 +5,16 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import podman
 from ansible_collections.gpufleet.nvidia.tests.testbed.node import Node, pod
+from ansible_collections.gpufleet.nvidia.tests.testbed.node.__main__ import main
 from ansible_collections.gpufleet.nvidia.tests.testbed.node.node import CONFIG, CONTAINERD
 
 pytestmark = pytest.mark.hosts
@@ -27,12 +32,27 @@ STAND_IN = f"""\
 echo "$*" >>{CALLS}
 exec /usr/sbin/runc "$@"
 """
-BY_HAND = """
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
-  runtime_type = "io.containerd.runc.v2"
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
-    BinaryName = "/usr/bin/nvidia-container-runtime"
+PLAY = """
+- hosts: all
+  gather_facts: false
+  roles:
+    - role: gpufleet.nvidia.container_toolkit
 """
+
+
+def test_the_command_line_starts_finds_and_ends_a_node(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--folder", str(tmp_path / "cli"), "gpu-7"]
+    assert main(["up", *words]) == 0
+    assert "gpu-7: Ready after" in capfd.readouterr().out
+    node = Node(tmp_path / "cli", "gpu-7", lasting=True).find()
+    node.apply(pod("stays"))
+    node.wait("pod/stays", "condition=Ready")
+    before = node.container("stays")
+    assert main(["up", *words]) == 0
+    assert node.container("stays") == before
+    assert main(["down", *words]) == 0
+    assert (node.cluster.running(), (tmp_path / "cli").exists()) == ({}, False)
+    assert podman("container", "exists", node.host.id, check=False).returncode == 1
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +82,17 @@ def test_a_pod_of_a_runtime_that_nobody_configured_does_not_start_and_the_reason
     node.wait("pod/other", "condition=Ready")
 
 
-def test_the_pod_starts_once_the_runtime_is_there_and_kubelet_and_other_pods_go_on(node: Node) -> None:
+@pytest.mark.rows("RT-02", "RT-07", "H070", "H071")
+def test_the_role_lets_the_pod_start_and_kubelet_and_other_pods_go_on(node: Node, tmp_path: Path) -> None:
     node.apply(RUNTIME_CLASS, pod("gpu", runtime_class="nvidia"), pod("other"))
     node.wait("pod/other", "condition=Ready")
     before, kubelet = node.container("other"), node.host.run("pidof kubelet").stdout
     node.host.put("/usr/bin/nvidia-container-runtime", STAND_IN, mode=0o755)
-    node.host.put(CONFIG, CONTAINERD + BY_HAND)
-    node.host.run(["systemctl", "restart", "containerd.service"])
+    (tmp_path / "play.yml").write_text(PLAY)
+    play = [shutil.which("ansible-playbook") or "", "-i", str(node.hosts.inventory()), str(tmp_path / "play.yml")]
+    done = subprocess.run(play, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert node.host.get(CONFIG).decode().startswith(CONTAINERD.split("version", maxsplit=1)[0])
     node.wait("pod/gpu", "condition=Ready")
     calls = node.host.get(CALLS).decode().splitlines()
     assert [line for line in calls if " create " in line and node.container("gpu")[0] in line]
