@@ -129,8 +129,8 @@ options:
     default: false
   cdi_specs:
     description:
-      - Whether CDI specifications are kept in one place, made anew when they do not fit the driver or the GPUs, and never
-        replaced by empty ones. It needs C(nvidia-ctk) beside O(runtime_path).
+      - Whether CDI specifications are kept in one place, made anew when they do not fit the driver or the GPUs, and
+        never replaced by empty ones. It needs C(nvidia-ctk) beside O(runtime_path).
       - A toolkit before 1.18 gets units that make them anew after driver changes; a newer one brings its own.
     type: bool
     default: true

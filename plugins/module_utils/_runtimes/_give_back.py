@@ -73,20 +73,7 @@ class GiveBack:
             if key.startswith(note("")):
                 self._journal.note(owed(""), True)  # keeps the journal until all is done
                 self._journal.forget(key)
-        runner = self._settings.runner
-        stopped = bool(runner and _specs.stop_units(self._settings.files, runner))
-        self._journal.give_back()
-        if stopped and runner:
-            Units(runner).reload()
-        for path in self._specs:
-            self._settings.files.remove(path)
-        for change in self._edits:
-            if change.after is None:
-                self._settings.files.remove(change.path)
-            else:
-                self._settings.files.write(change.path, change.after)
-        for path in self._kept:
-            self._journal.settle(path)
+        self._restore()
         for target in self._waiting:
             self._start(target)
             self._journal.forget(owed(target.unit))
@@ -94,6 +81,22 @@ class GiveBack:
             self._journal.forget(key)
         self._journal.give_back()
         return ids
+
+    def _restore(self) -> None:
+        runner, files = self._settings.runner, self._settings.files
+        stopped = bool(runner and _specs.stop_units(files, runner))
+        self._journal.give_back()
+        if stopped and runner:
+            Units(runner).reload()
+        for path in self._specs:
+            files.remove(path)
+        for change in self._edits:
+            if change.after is None:
+                files.remove(change.path)
+            else:
+                files.write(change.path, change.after)
+        for path in self._kept:
+            self._journal.settle(path)
 
     def _start(self, target: Target) -> None:
         if not self._settings.runner:
