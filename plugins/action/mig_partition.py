@@ -13,23 +13,25 @@ from ansible_collections.gpufleet.nvidia.plugins.plugin_utils._files import BadF
 
 
 class ActionModule(ClusterAction):
-    """Reads the file of layouts, and shows the progress of the module of this name."""
+    """Reads the files of layouts and hooks, and shows the progress of the module of this name."""
 
     reads_policy = False
 
     def run(self, tmp=None, task_vars=None):
-        name = self._task.args.get("config_file")
-        if name and "config" not in self._task.args:
-            args = dict(self._task.args, config=self._layouts(str(name)))
-            del args["config_file"]
-            self._task.args = args
+        for file, content in (("config_file", "config"), ("hooks_file", "hooks")):
+            name = self._task.args.get(file)
+            if name and content not in self._task.args:
+                args = dict(self._task.args, **{content: self._mapping(file, str(name))})
+                del args[file]
+                self._task.args = args
         return super().run(tmp, task_vars)
 
-    def _layouts(self, name):
+    def _mapping(self, option, name):
         try:
-            documents = read_documents(self._loader.get_real_file(self._found(os.path.expanduser(name))))
+            file = self._loader.get_real_file(self._found(os.path.expanduser(name)))
+            documents = read_documents(file, unique=True)
         except BadFile as error:
-            raise AnsibleActionFail(f"config_file: {error}. Nothing has been changed.") from None
+            raise AnsibleActionFail(f"{option}: {error}. Nothing has been changed.") from None
         if len(documents) > 1 or not all(isinstance(document, dict) for document in documents):
-            raise AnsibleActionFail(f"config_file: {name} is not one mapping. Nothing has been changed.")
+            raise AnsibleActionFail(f"{option}: {name} is not one mapping. Nothing has been changed.")
         return documents[0] if documents else {}

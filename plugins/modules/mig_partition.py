@@ -55,6 +55,19 @@ options:
     description: Label of the file to take. Without a file, name of a layout that this collection ships, such as
       V(all-balanced), V(all-1g.10gb) or V(all-disabled).
     type: str
+  hooks_file:
+    description: A file of hooks on the controller as mig-parted has them, of version v1, in YAML or JSON. Their
+      programs are run on the host, only when GPUs are changed, and not at boot.
+    type: path
+  hooks:
+    description:
+      - The content of such a file. C(apply-start), C(pre-apply-mode) (when a MIG mode changes) and
+        C(pre-apply-config) are run before the first GPU is changed, and one that fails stops the run there.
+        C(apply-exit) is run at the end, also of a run that failed after C(apply-start).
+      - A program has no environment but C(envs) and, over them, C(MIG_PARTED_SELECTED_CONFIG) (O(name)),
+        C(MIG_PARTED_SKIP_RESET), C(MIG_PARTED_MODE_CHANGE_ONLY), C(MIG_PARTED_CONFIG_FILE) and
+        C(MIG_PARTED_HOOKS_FILE), the last two empty. It has 10 minutes.
+    type: dict
   busy:
     description: What to do when programs hold instances that would have to go.
     type: str
@@ -338,6 +351,11 @@ verified:
       description: What was seen.
       returned: always
       type: str
+progress:
+  description: The steps of the run in their order, as lines. Over SSH they are seen here only, when the run has ended.
+  returned: always
+  type: list
+  elements: str
 done:
   description: Actions that were carried out before the failure.
   returned: failure
@@ -363,6 +381,8 @@ def main():
             "config_file": {"type": "path"},
             "config": {"type": "dict"},
             "name": {"type": "str"},
+            "hooks_file": {"type": "path"},
+            "hooks": {"type": "dict"},
             "busy": {"type": "str", "choices": ["refuse", "wait"], "default": "refuse"},
             "busy_timeout": {"type": "int", "default": 600},
             "reset": {"type": "bool", "default": False},
@@ -382,7 +402,7 @@ def main():
             "pynvml": {"type": "path"},
             "progress_file": {"type": "path"},
         },
-        mutually_exclusive=[("layout", "config", "config_file"), ("layout", "name")],
+        mutually_exclusive=[("layout", "config", "config_file"), ("layout", "name"), ("hooks", "hooks_file")],
         supports_check_mode=True,
     )
     run_module(module)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Union
+from typing import Any, Dict, Hashable, List, Union
 
 import yaml
 
@@ -19,8 +19,8 @@ class BadFile(Exception):
     """A file that cannot be used; the text names the file, the place and what is expected."""
 
 
-def read_documents(path: str) -> List[Any]:
-    """All YAML documents of a file that are not empty. Raises BadFile."""
+def read_documents(path: str, unique: bool = False) -> List[Any]:
+    """All YAML documents of a file that are not empty; ``unique`` refuses keys that are there twice. Raises BadFile."""
     try:
         with open(path, "rb") as stream:
             data = stream.read(MAX_BYTES + 1)
@@ -28,10 +28,10 @@ def read_documents(path: str) -> List[Any]:
         raise BadFile(f"{path}: cannot be read: {error.strerror or error}") from error
     if len(data) > MAX_BYTES:
         raise BadFile(f"{path}: larger than {MAX_BYTES // 1024 // 1024} MiB, which no values file is")
-    return [document for document in _parsed(data, path) if document is not None]
+    return [document for document in _parsed(data, path, unique=unique) if document is not None]
 
 
-def _parsed(text: Union[bytes, str], place: str) -> List[Any]:
+def _parsed(text: Union[bytes, str], place: str, unique: bool = False) -> List[Any]:
     """All documents of a text; each is judged before anything in it is expanded. Raises BadFile."""
     documents = []
     try:
@@ -41,6 +41,8 @@ def _parsed(text: Union[bytes, str], place: str) -> List[Any]:
                 node = loader.get_node()
                 if _expanded_size(node, {}, set()) > MAX_NODES:
                     raise BadFile(f"{place}: its YAML aliases expand to more than {MAX_NODES} values")
+                if unique:
+                    _refuse_twice(loader, node, place, set())
                 documents.append(loader.construct_document(node))
         finally:
             loader.dispose()
@@ -83,6 +85,25 @@ def _restored(value: Any) -> Any:
     if isinstance(value, list):
         return [_restored(item) for item in value]
     return value.replace(_OPEN, "{{").replace(_CLOSE, "}}") if isinstance(value, str) else value
+
+
+def _refuse_twice(loader: yaml.SafeLoader, node: yaml.Node, place: str, seen: set) -> None:
+    """Keys that are in one mapping twice, at any depth: YAML would silently take the last. Raises BadFile."""
+    if id(node) in seen or isinstance(node, yaml.ScalarNode):
+        return
+    seen.add(id(node))
+    first: Dict[Any, int] = {}
+    for item in node.value:
+        key, value = item if isinstance(node, yaml.MappingNode) else (None, item)
+        if isinstance(key, yaml.ScalarNode):
+            merges = key.tag == "tag:yaml.org,2002:merge"
+            name, line = (key.tag if merges else loader.construct_object(key)), key.start_mark.line + 1
+            if not isinstance(name, Hashable):
+                continue  # it is refused when the document is made
+            if name in first:
+                raise BadFile(f"{place}: line {line}: the key {key.value} is there twice, first in line {first[name]}")
+            first[name] = line
+        _refuse_twice(loader, value, place, seen)
 
 
 def _expanded_size(node: yaml.Node, sizes: Dict[int, int], inside: set) -> int:

@@ -155,6 +155,8 @@ def _amount(value: float | None, unit: str) -> str:
         return ""
     if unit == "s":
         return f"{value:.2f} s"
+    if unit == "ms":
+        return f"{value:.2f} ms"
     return f"{value:.1f} MB" if unit.startswith("MB") else f"{value:g}"
 
 

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Dict, List, Sequence
 
+from .._host import _lock
+from .._plan import Failure
 from ._execute import PENDING, Executor, Failed
 from ._kept import BadLayout, KeptGpu, from_json
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
 from ._state import State, aim, read_state
+
+LOCK_WAIT = 240.0  # seconds for a run of the module to end; the unit's own limit is 480
 
 
 def restore(nvml: Nvml, kept: Dict[str, KeptGpu], executor: Executor) -> List[str]:
@@ -58,11 +63,13 @@ def main(arguments: Sequence[str]) -> int:
         sys.stdout.flush()
 
     try:
-        with open(arguments[0], encoding="utf-8") as file:
+        folder = os.path.realpath(os.path.dirname(arguments[0]))
+        _lock.take(folder, folder, "mig_partition", LOCK_WAIT)  # until this process ends
+        with open(arguments[0], encoding="utf-8", errors="surrogateescape") as file:
             kept = from_json(file.read())
         with Nvml() as nvml:
             wrong = restore(nvml, kept, Executor(nvml, say))
-    except (OSError, BadLayout, MissingPynvml, NvmlError) as error:
+    except (OSError, BadLayout, Failure, MissingPynvml, NvmlError) as error:
         wrong = [str(error)]
     for line in wrong:
         sys.stderr.write(f"{line}\n")

@@ -14,7 +14,7 @@ from typing import Callable, Dict, FrozenSet, List, Optional, Set, Tuple
 
 from .._plan import Failure
 from ._board import ComputeProfile, Gpu, GpuInstance
-from ._nvml import INSUFFICIENT_RESOURCES, Nvml, NvmlError
+from ._nvml import IN_USE, INSUFFICIENT_RESOURCES, Nvml, NvmlError
 from ._planner import Created, Item, Refused, compute_profile, place_compute
 from ._state import State, Target, again, read_state
 
@@ -43,11 +43,23 @@ class _Journal:
     mode: bool = False
 
 
-class Executor:
-    """Changes GPUs. ``reset`` is called for a GPU whose mode waits for a reset; None where nobody asked for that."""
+def nobody(gpu: Gpu) -> List[str]:
+    """Who holds a GPU, where that cannot be found out."""
+    return []
 
-    def __init__(self, nvml: Nvml, progress: Progress, reset: Optional[Callable[[Gpu], None]] = None) -> None:
-        self._nvml, self._progress, self._reset = nvml, progress, reset
+
+class Executor:
+    """Changes GPUs. ``reset`` is called for a GPU whose mode waits for a reset; None where nobody asked for that.
+    ``holders`` tells who has a GPU open, as text."""
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        progress: Progress,
+        reset: Optional[Callable[[Gpu], None]] = None,
+        holders: Callable[[Gpu], List[str]] = nobody,
+    ) -> None:
+        self._nvml, self._progress, self._reset, self._holders = nvml, progress, reset, holders
 
     def carry_out(self, target: Target) -> Tuple[str, State]:
         """Bring one GPU to its target: DONE, or PENDING when the mode needs a reset or reboot first. Raises Failed."""
@@ -83,12 +95,31 @@ class Executor:
         if target.set_mode is not None:
             self._progress(f"GPU {gpu.index}: MIG {'on' if target.set_mode else 'off'}")
             journal.mode = True
-            self._nvml.set_mode(gpu, target.set_mode)
+            self._set_mode(gpu, target.set_mode)
         if not self._active(gpu, target.enabled) and self._reset and not target.state.virtual:
             self._progress(f"GPU {gpu.index}: reset")
             self._reset(gpu)
             self._nvml.forget(gpu)
         return self._active(gpu, target.enabled)
+
+    def _set_mode(self, gpu: Gpu, on: bool) -> None:
+        """Raises Refused where programs hold the GPU: no reset would help, and none can be made then."""
+        try:
+            used = self._nvml.set_mode(gpu, on) == IN_USE and not self._active(gpu, on)
+        except NvmlError as error:
+            if error.code != IN_USE:
+                raise
+            used = True
+        if used:
+            told = ", ".join(self._holders(gpu))
+            who = (
+                f"programs hold the GPU: {told}" if told else "something holds the GPU, and the driver names no program"
+            )
+            hint = "" if told else " DCGM, monitoring and containers with the GPU's device file do."
+            raise Refused(
+                f"MIG cannot be switched {'on' if on else 'off'} while {who}.{hint} Stop it, or name its service in "
+                f"services, then run again"
+            )
 
     def _active(self, gpu: Gpu, enabled: bool) -> bool:
         mode = self._nvml.mode(gpu)

@@ -60,9 +60,8 @@ def to_json(gpus: Mapping[str, Mapping[str, Any]]) -> str:
 
 def merged(old: str, gpus: Mapping[str, Mapping[str, Any]]) -> str:
     """The file's text with GPUs of this run put in; those that it does not name stay. Raises BadLayout."""
-    if old:
-        from_json(old)
-    return to_json({**(_document(old) if old else {}), **gpus})
+    from_json(old)
+    return to_json({**_document(old), **gpus})
 
 
 def from_json(text: str) -> Dict[str, KeptGpu]:

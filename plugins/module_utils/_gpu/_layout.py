@@ -53,11 +53,25 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Silent:
+    """A GPU that does not answer, and why. Of ``gpu`` only the index is sure; without a UUID it told nothing."""
+
+    gpu: Gpu
+    why: str
+    remedy: str
+
+    def __str__(self) -> str:
+        uuid = f" ({self.gpu.uuid})" if self.gpu.uuid else ""
+        return f"GPU {self.gpu.index}{uuid} does not answer: {self.why}"
+
+
+@dataclass(frozen=True)
 class Assignment:
-    """The entry of each GPU, by UUID."""
+    """The entry of each GPU, by UUID. ``unmatched``: entries that could match GPUs, and match none."""
 
     entries: Dict[str, Entry]
     findings: Tuple[Finding, ...]
+    unmatched: Tuple[Entry, ...] = ()
 
 
 class Problems:
@@ -237,23 +251,75 @@ def read_filters(value: object, path: str, problems: Problems, strict: bool) -> 
 # --- which GPU gets which entry ---------------------------------------------------------------------------------------
 
 
-def assign(entries: Sequence[Entry], gpus: Sequence[Gpu], capable: Mapping[str, bool]) -> Assignment:
+def assign(
+    entries: Sequence[Entry], gpus: Sequence[Gpu], capable: Mapping[str, bool], silent: Sequence[Silent] = ()
+) -> Assignment:
     """The entry of each GPU that one matches. ``capable``: whether a GPU can do MIG, by UUID.
 
-    Findings: GPUs that are not there, GPUs that cannot do MIG, entries that contradict each other or match nothing.
+    Findings: GPUs that are not there or do not answer, GPUs that cannot do MIG, entries that contradict each other.
     """
     chosen: Dict[str, Entry] = {}
     problems = Problems()
+    dumb = {each.gpu.index: each for each in silent}
+    every = sorted([*gpus, *(each.gpu for each in silent)], key=lambda gpu: gpu.index)
+    named: Dict[int, Entry] = {}
+    unmatched: List[Entry] = []
     for entry in entries:
-        matched = [gpu for gpu in _named(entry, gpus, problems) if _passes(entry, gpu)]
+        matched = [gpu for gpu in _named(entry, every, silent, problems) if _passes(entry, gpu)]
         if not matched and (entry.gpus is None or entry.gpus):
-            problems.warn(entry.path, "matches no GPU of this host", "no-gpu")
+            unmatched.append(entry)
         for gpu in matched:
-            if capable.get(gpu.uuid):
+            if gpu.index in dumb:
+                named.setdefault(gpu.index, entry)
+            elif capable.get(gpu.uuid):
                 _choose(chosen, gpu, entry, problems)
             elif entry.enabled:
                 _incapable(entry, gpu, problems)
-    return Assignment(chosen, tuple(problems.found))
+    problems.found += [_silent(dumb[index], named.get(index)) for index in dumb]
+    return Assignment(chosen, tuple(problems.found), tuple(unmatched))
+
+
+def idle(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """What is said of entries that match no GPU, in a layout that a person wrote for its hosts."""
+    return [
+        Finding("mig.no-gpu", WARNING, "matches no GPU of this host", "", entry.path) for entry in assigned.unmatched
+    ]
+
+
+def idle_in_file(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """The same in a file for many kinds of hosts: each takes what is for its GPUs, so one line says it all."""
+    if not assigned.unmatched:
+        return []
+    if len(assigned.unmatched) < len(entries):
+        detail = f"{len(assigned.unmatched)} of {len(entries)} entries match no GPU of this host"
+        return [Finding("mig.no-gpu", INFO, detail, "", _label(entries))]
+    return [Finding("mig.no-gpu", WARNING, f"no entry matches a GPU of this host: {_kinds(gpus)}", "", _label(entries))]
+
+
+def idle_by_name(assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+    """The same in a layout that this collection ships: a name that is not for this host's GPUs is a mistake."""
+    if not entries or len(assigned.unmatched) < len(entries):
+        return []
+    remedy = "Take another name, or write the layout."
+    detail = f"the layout has nothing for the GPUs of this host: {_kinds(gpus)}"
+    return [Finding("mig.no-gpu", ERROR, detail, "", _label(entries), remedy)]
+
+
+def _label(entries: Sequence[Entry]) -> str:
+    return entries[0].path.rpartition("[")[0]
+
+
+def _kinds(gpus: Sequence[Gpu]) -> str:
+    return ", ".join(dict.fromkeys(f"{gpu.name} (0x{gpu.device_id:08X})" for gpu in gpus)) or "there are none"
+
+
+def _silent(gpu: Silent, entry: Optional[Entry]) -> Finding:
+    """An error for a GPU that an entry names, or may mean."""
+    target = f"GPU {gpu.gpu.index}"
+    if entry is None:
+        return Finding("mig.silent-gpu", WARNING, f"{gpu}. It is left alone", target, "", gpu.remedy)
+    remedy = f"{gpu.remedy} Or list the other GPUs only (gpus, devices).".strip()
+    return Finding("mig.silent-gpu", ERROR, str(gpu), target, entry.path, remedy)
 
 
 def _choose(chosen: Dict[str, Entry], gpu: Gpu, entry: Entry, problems: Problems) -> None:
@@ -272,7 +338,7 @@ def _incapable(entry: Entry, gpu: Gpu, problems: Problems) -> None:
         problems.error(entry.path, said, "Take it out of the list.", "not-capable")
 
 
-def _named(entry: Entry, gpus: Sequence[Gpu], problems: Problems) -> List[Gpu]:
+def _named(entry: Entry, gpus: Sequence[Gpu], silent: Sequence[Silent], problems: Problems) -> List[Gpu]:
     if entry.gpus is None:
         return list(gpus)
     found = []
@@ -280,7 +346,10 @@ def _named(entry: Entry, gpus: Sequence[Gpu], problems: Problems) -> List[Gpu]:
         same = [gpu for gpu in gpus if _is(gpu, wanted)]
         if not same:
             there = ", ".join(str(gpu.index) for gpu in gpus) or "none"
-            problems.error(entry.path, f"names GPU {wanted}, which is not there", f"There are {there}.", "unknown-gpu")
+            told = "".join(f"; {each}" for each in silent if not each.gpu.uuid)
+            problems.error(
+                entry.path, f"names GPU {wanted}, which is not there", f"There are {there}{told}.", "unknown-gpu"
+            )
         found += same
     return found
 
@@ -288,7 +357,7 @@ def _named(entry: Entry, gpus: Sequence[Gpu], problems: Problems) -> List[Gpu]:
 def _is(gpu: Gpu, wanted: Union[int, str]) -> bool:
     if isinstance(wanted, int):
         return gpu.index == wanted
-    return gpu.uuid == wanted or bus(gpu.bus_id) == bus(wanted)
+    return gpu.uuid == wanted or (bus(wanted) != () and bus(gpu.bus_id) == bus(wanted))
 
 
 def bus(text: str) -> Tuple[int, ...]:
@@ -298,6 +367,8 @@ def bus(text: str) -> Tuple[int, ...]:
 
 
 def _passes(entry: Entry, gpu: Gpu) -> bool:
+    if not gpu.uuid:
+        return True  # it does not say what it is, so it may be meant
     if entry.product and entry.product.lower() not in gpu.name.lower():
         return False
     if not entry.filters:

@@ -136,8 +136,9 @@ class Current:
     devices: Tuple[str, ...] = ()
 
 
-def export(found: Sequence[Current], label: str = "current") -> Config:
-    """The layout that is there as a file with one label; GPUs that are alike share an entry."""
+def export(found: Sequence[Current], label: str = "current", complete: bool = True) -> Config:
+    """The layout that is there as a file with one label; GPUs that are alike share an entry. ``complete``: no GPU of
+    the host is missing, so that ``devices: all`` may be written."""
     alike: Dict[Tuple[bool, Tuple[Tuple[str, int], ...]], List[Gpu]] = {}
     for each in found:
         alike.setdefault((each.enabled, tuple(sorted(Counter(each.devices).items()))), []).append(each.gpu)
@@ -145,7 +146,7 @@ def export(found: Sequence[Current], label: str = "current") -> Config:
     entries = []
     for (enabled, devices), gpus in alike.items():
         mine = {gpu.device_id for gpu in gpus}
-        every = len(gpus) == sum(each.gpu.device_id in mine for each in found)
+        every = complete and len(gpus) == sum(each.gpu.device_id in mine for each in found)
         entry: Dict[str, Any] = {}
         if len(kinds) > 1 and len(alike) > 1:
             ids = [f"0x{device:08X}" for device in sorted(mine)]

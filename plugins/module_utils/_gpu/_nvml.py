@@ -171,10 +171,6 @@ class Nvml:
             "cuda": int(self.call("nvmlSystemGetCudaDriverVersion")),
         }
 
-    def gpus(self) -> List[Gpu]:
-        """All GPUs, in NVML's order."""
-        return [self.gpu(index) for index in range(int(self.call("nvmlDeviceGetCount")))]
-
     def gpu(self, index: int) -> Gpu:
         """One GPU by its number in NVML's order."""
         what = f"GPU {index}"

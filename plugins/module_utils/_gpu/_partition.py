@@ -5,27 +5,34 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import time
 from dataclasses import dataclass, field, replace
-from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from .._host import _lock
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._systemd import Units
 from .._operands._mig_configs import layouts
 from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
-from . import _checkpoint, _kept, _restore, _told
+from . import _checkpoint, _hooks, _kept, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
 from ._execute import differs as _differs
-from ._layout import Assignment, Entry, assign, read_layout
+from ._layout import Assignment, Entry, assign, idle, idle_by_name, idle_in_file, read_layout
 from ._mig_parted import as_yaml, export, generate, read_config
 from ._nvml import MissingPynvml, Nvml, NvmlError
 from ._planner import Refused
-from ._services import CDI, Services, unit_of
+from ._services import CDI, Services, holders_of, unit_of, wrong_names
 from ._state import State, Target, aim, read_all, read_state
 
 _POLL = 2.0  # seconds between looks at busy GPUs
+
+
+def _is_root() -> bool:
+    return os.geteuid() == 0
 
 
 @dataclass
@@ -39,6 +46,9 @@ class Tools:
     sleep: Callable[[float], None] = time.sleep
     clock: Callable[[], float] = time.monotonic
     unit_of: Callable[[int], str] = unit_of
+    holders_of: Callable[[Gpu], List[str]] = holders_of
+    is_root: Callable[[], bool] = _is_root
+    lock_wait: float = 120.0  # seconds for another run on the same host to end
 
     def systemd(self) -> Units:
         """Units by the same runner."""
@@ -55,9 +65,44 @@ class Outcome:
 
 def mig_partition(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     """One run of the module. Raises Failure."""
-    if params["state"] == "absent":
-        return _absent(check, tools)
-    entries, findings = ([], []) if params["state"] == "exported" else _wanted(params)
+    if params["state"] == "exported":
+        return _with_nvml(params, check, progress, tools)
+    if not tools.is_root():
+        raise Failure("Layouts of GPUs are changed by root only. Run with become: true. Nothing has been changed.")
+    with _alone(check, tools):
+        return _absent(check, tools) if params["state"] == "absent" else _with_nvml(params, check, progress, tools)
+
+
+@contextlib.contextmanager
+def _alone(check: bool, tools: Tools) -> Iterator[None]:
+    """Other runs, and the program that runs at boot, wait or are refused meanwhile. Check mode makes no folder for it.
+
+    Raises Failure where it is this run that waits too long.
+    """
+    files, held = tools.files, _lock.NONE
+    while held == _lock.NONE:
+        if not check:
+            files.make_folder(_restore.STATE, 0o700)
+        held = _lock.take(files.root.at(_restore.STATE), _restore.STATE, "mig_partition", tools.lock_wait)
+        if check:
+            break
+    try:
+        yield
+    finally:
+        if not check:
+            for folder in _restore.FOLDERS:
+                files.remove_folder(folder)  # stays where something is in it
+        if held != _lock.NONE:
+            os.close(held)
+
+
+def _with_nvml(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
+    entries: List[Entry] = []
+    findings: List[Finding] = []
+    if params["state"] != "exported":
+        entries, findings = _wanted(params)
+        findings += wrong_names(params.get("services") or ())
+        findings += _hooks.read_hooks(params["hooks"])[1] if params.get("hooks") is not None else []
     try:
         with tools.nvml(params.get("pynvml") or "") as nvml:
             if params["state"] == "exported":
@@ -81,13 +126,13 @@ def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
 
 
 def _exported(nvml: Nvml) -> Outcome:
-    states = read_all(nvml)
+    states, silent = read_all(nvml)
     capable = [state for state in states if state.mode is not None]
-    config = export([state.current() for state in capable])
+    config = export([state.current() for state in capable], complete=not silent)
     possible = generate({state.gpu.device_id: state.profiles for state in capable if state.profiles})
     found = _found(states)
     found.update(config=config, config_yaml=as_yaml(config), possible=possible)
-    return Outcome(Result(found=found))
+    return Outcome(Result(found=found, findings=list(assign([], [], {}, silent).findings)))
 
 
 def _absent(check: bool, tools: Tools) -> Outcome:
@@ -112,6 +157,9 @@ class _Run:
         self._result = Result()
         services = (params.get("services") or ()) if tools.has_systemd() else ()
         self._services = Services(tools.systemd(), services, progress, tools.files)
+        hooks = _hooks.read_hooks(params["hooks"])[0] if params.get("hooks") is not None else {}
+        told = _hooks.variables(params.get("name") or "", bool(params.get("reset")))
+        self._hooks = _hooks.Run(tools.runner, hooks, told, progress)
 
     def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
         """Plan, and act unless there is nothing to do or this is check mode."""
@@ -140,28 +188,42 @@ class _Run:
     # --- planning ---------------------------------------------------------------------------------------------------
 
     def _plan_all(self, entries: Sequence[Entry], findings: List[Finding]) -> List[Target]:
-        """A target for each GPU of the layout, waiting for busy ones if that is asked for."""
-        deadline = self._tools.clock() + float(self._params.get("busy_timeout") or 0)
-        wait = self._params.get("busy") == "wait" and not self._check
+        """A target for each GPU of the layout, waiting for busy ones if that is asked for. Check mode waits for none:
+        it tells that a run would, and plans for the time after."""
+        limit = float(self._params.get("busy_timeout") or 0)
+        deadline = self._tools.clock() + limit
         told = ""
         while True:
-            states = read_all(self._nvml)
+            states, silent = read_all(self._nvml)
             self._result.found = _found(states)
             states = [self._without_services(state) for state in states]
-            assigned = assign(entries, [s.gpu for s in states], {s.gpu.uuid: s.mode is not None for s in states})
+            capable = {state.gpu.uuid: state.mode is not None for state in states}
+            assigned = assign(entries, [state.gpu for state in states], capable, silent)
             targets, refused = _aim_all(assigned, states)
-            problems = [_finding(state, assigned.entries[state.gpu.uuid], error) for state, error in refused]
-            self._result.findings = [*findings, *assigned.findings, *problems, *_tolerated(targets)]
-            only_busy = refused and all(error.busy for _state, error in refused)
-            others = [each for each in errors(self._result.findings) if each.id != "mig.busy"]
+            found = [*findings, *assigned.findings, *self._idle(assigned, entries, [state.gpu for state in states])]
             left = deadline - self._tools.clock()
-            if not (wait and only_busy) or others or left <= 0:
+            waits = self._params.get("busy") == "wait" and not errors(found)
+            waits = waits and bool(refused) and all(error.busy for _state, error in refused)
+            if waits and self._check:
+                found += [_would_wait(state, error, limit) for state, error in refused]
+                free, refused = _when_free(assigned, [state for state, _error in refused])
+                targets = sorted([*targets, *free], key=lambda target: target.state.gpu.index)
+            if not waits or self._check or left <= 0:
+                waited = limit if waits else None
+                found += [_finding(state, assigned.entries[state.gpu.uuid], error, waited) for state, error in refused]
+                self._result.findings = [*found, *_tolerated(targets)]
                 return targets
             line = "waiting for " + "; ".join(f"{_told.name(state)}: {error}" for state, error in refused)
             if line != told:
                 self._progress(f"{line} (at most {left:.0f} s more)")
                 told = line
             self._tools.sleep(min(_POLL, left))
+
+    def _idle(self, assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
+        """What is said of entries that match no GPU."""
+        given = self._params.get
+        judge = idle if given("layout") is not None else idle_in_file if given("config") is not None else idle_by_name
+        return judge(assigned, entries, gpus)
 
     def _without_services(self, state: State) -> State:
         """Programs of services that are stopped before a change hold nothing then."""
@@ -191,7 +253,6 @@ class _Run:
     def _act(self, targets: Sequence[Target], todo: Sequence[Target]) -> Tuple[List[str], List[str]]:
         """What went wrong after the layout was made, as sentences, and the actions that were done. Raises Failure."""
         files = self._tools.files
-        _restore.make_folder(files, _restore.CHECKPOINT)
         earlier = self._earlier()
         kept = {gpu.uuid for gpu in earlier}
         saved = [gpu for gpu in _checkpoint.save([target.state for target in todo]) if gpu.uuid not in kept]
@@ -199,24 +260,38 @@ class _Run:
         done: List[str] = []
         self._services.stop()
         try:
+            self._run_hooks(todo)
             self._each(todo, done)
         except Failure as failure:
-            failure.msg = " ".join([failure.msg, *self._services.start()])
+            failure.msg = " ".join([failure.msg, *self._after()])
             raise
         finally:
-            wrong = self._services.start()  # what was started above is not started again
+            wrong = self._after()  # what was done above is not done again
         made = {target.state.gpu.uuid for target in targets}
         rest = [gpu for gpu in earlier if gpu.uuid not in made]
         if rest:
             files.write(_restore.CHECKPOINT, _checkpoint.to_json(rest), 0o600)
         else:
             files.remove(_restore.CHECKPOINT)
-        for folder in _restore.FOLDERS:
-            files.remove_folder(folder)  # stays where something else is in it
         wrong += self._prove(targets)
         if self._params.get("refresh_cdi") and self._tools.has_systemd():
             wrong += self._refresh_cdi()
         return wrong, done
+
+    def _run_hooks(self, todo: Sequence[Target]) -> None:
+        """Raises Failure, with nothing changed."""
+        try:
+            self._hooks.start()
+            if any(target.set_mode is not None for target in todo):
+                self._hooks.run(_hooks.MODE)
+            self._hooks.run(_hooks.CONFIG)
+        except Failure as failure:
+            left = [action.id for action in self._result.plan]
+            raise Failure(f"{failure.msg.rstrip('.')}. No GPU has been changed.", self._result, [], left) from None
+
+    def _after(self) -> List[str]:
+        """Start what was stopped, and run the last hook; what went wrong, as sentences."""
+        return [*self._services.start(), *self._hooks.end()]
 
     def _earlier(self) -> List[_checkpoint.SavedGpu]:
         """What a run that was ended has saved: it stays until its GPUs have a layout that was asked for."""
@@ -233,7 +308,8 @@ class _Run:
         return []
 
     def _each(self, todo: Sequence[Target], done: List[str]) -> None:
-        executor = Executor(self._nvml, self._progress, self._reset if self._params.get("reset") else None)
+        reset = self._reset if self._params.get("reset") else None
+        executor = Executor(self._nvml, self._progress, reset, self._tools.holders_of)
         waiting: List[State] = []
         for target in todo:
             name = _told.action(target).id
@@ -251,7 +327,7 @@ class _Run:
 
     def _read(self) -> List[State]:
         try:
-            return read_all(self._nvml)
+            return read_all(self._nvml)[0]
         except NvmlError:
             return []
 
@@ -302,10 +378,12 @@ class _Run:
             state = target.state if gpu.uuid in changed else read_state(self._nvml, gpu)
             made = gpu.uuid not in changed and state.on == target.enabled
             layout[gpu.uuid] = _kept.of_state(state) if made else _kept.of_target(target)
+        old = files.text(_restore.LAYOUT)
         try:
-            text = _kept.merged(files.text(_restore.LAYOUT) or "", layout)
-        except _kept.BadLayout:
-            text = _kept.to_json(layout)  # somebody else's, or broken: ours replaces it
+            text = _kept.to_json(layout) if old is None else _kept.merged(old, layout)
+        except _kept.BadLayout as error:
+            text = _kept.to_json(layout)
+            self._set_aside(old or "", error)
         contents = _restore.wanted(self._nvml.library, text)
         for path in _restore.different(files, contents):
             name = f"restore-{path.rpartition('/')[2]}"
@@ -315,6 +393,14 @@ class _Run:
             self._result.plan.append(Action("restore-unit", "update", _restore.NAME, "it is not started at boot"))
         if self._result.plan and not self._check:
             _restore.install(files, units, contents)
+
+    def _set_aside(self, text: str, error: _kept.BadLayout) -> None:
+        """What is no layout of ours is kept beside the new one."""
+        detail = f"{_restore.LAYOUT} is replaced, and kept as {_restore.BROKEN}: {error}"
+        remedy = "GPUs that this run does not name get no layout at boot: run again with theirs."
+        self._result.findings.append(Finding("mig.kept-broken", WARNING, detail, "", "restore_at_boot", remedy))
+        if not self._check:
+            self._tools.files.write(_restore.BROKEN, text, 0o600)
 
 
 def _aim_all(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target], List[Tuple[State, Refused]]]:
@@ -331,17 +417,36 @@ def _aim_all(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target
     return targets, refused
 
 
-def _finding(state: State, entry: Entry, error: Refused) -> Finding:
-    """What is said of a GPU whose layout cannot be made."""
+def _when_free(assigned: Assignment, states: Sequence[State]) -> Tuple[List[Target], List[Tuple[State, Refused]]]:
+    """As ``_aim_all`` for when the programs of these GPUs have ended."""
+    busy = {state.gpu.uuid: state for state in states}
+    targets, refused = _aim_all(assigned, [replace(state, processes=()) for state in states])
+    return [replace(target, state=busy[target.state.gpu.uuid]) for target in targets], refused
+
+
+def _finding(state: State, entry: Entry, error: Refused, waited: Optional[float]) -> Finding:
+    """What is said of a GPU whose layout cannot be made; ``waited``: seconds that the run has waited for programs."""
     if not error.busy:
         return Finding("mig.never-fits", ERROR, str(error), _told.name(state), "", f"Change {entry.path}.")
+    if waited is None:
+        remedy = f"End what runs on {_holders(state, error)}, or wait for it with busy=wait."
+        return Finding("mig.busy", ERROR, str(error), _told.name(state), "", remedy, "busy=wait")
+    detail = f"{error}, and {_holders(state, error)} did not end within the {waited:.0f} s of busy_timeout"
+    return Finding("mig.busy", ERROR, detail, _told.name(state), "", "End it, or wait longer, then run again.")
+
+
+def _would_wait(state: State, error: Refused, limit: float) -> Finding:
+    detail = f"{error}. A run waits up to {limit:.0f} s for {_holders(state, error)} to end"
+    return Finding("mig.busy", WARNING, detail, _told.name(state))
+
+
+def _holders(state: State, error: Refused) -> str:
+    """``1g.10gb@1 (pid 4711)``."""
     instances = error.drain or [None]
     held = [(each, _told.holders(state.processes, each.id if each else None)) for each in instances]
-    told = ", ".join(
+    return ", ".join(
         f"{state.told(each) if each else 'the GPU'} (pid {', '.join(map(str, pids))})" for each, pids in held
     )
-    remedy = f"End what runs on {told}, or wait for it with busy=wait."
-    return Finding("mig.busy", ERROR, str(error), _told.name(state), "", remedy, "busy=wait")
 
 
 def _tolerated(targets: Sequence[Target]) -> List[Finding]:

@@ -11,6 +11,7 @@ import zipfile
 from typing import Any, Dict, List, Tuple
 
 from .. import _plan
+from .._host import _lock
 from .._host._files import Files
 from .._host._systemd import Units
 from . import (
@@ -32,11 +33,13 @@ from . import (
 from ._services import STOPPED
 
 PROGRAM = "/usr/local/lib/gpufleet/mig-restore.pyz"
-LAYOUT = "/var/lib/gpufleet/mig/layout.json"
-CHECKPOINT = "/var/lib/gpufleet/mig/checkpoint.json"
+STATE = "/var/lib/gpufleet/mig"
+LAYOUT = f"{STATE}/layout.json"
+BROKEN = f"{LAYOUT}.broken"
+CHECKPOINT = f"{STATE}/checkpoint.json"
 NAME = "gpufleet-mig-restore.service"
 UNIT = f"/etc/systemd/system/{NAME}"
-FOLDERS = ("/usr/local/lib/gpufleet", "/var/lib/gpufleet/mig", "/var/lib/gpufleet")
+FOLDERS = ("/usr/local/lib/gpufleet", STATE, "/var/lib/gpufleet")
 
 _PARTS = (
     _board,
@@ -85,6 +88,8 @@ def zipapp(pynvml: Any) -> bytes:
         "gpufleet/__init__.py": "",
         "gpufleet/_plan.py": _source(_plan),
         "gpufleet/_gpu/__init__.py": "",
+        "gpufleet/_host/__init__.py": "",
+        "gpufleet/_host/_lock.py": _source(_lock),
     }
     for part in _PARTS:
         parts[f"gpufleet/_gpu/{part.__name__.rpartition('.')[2]}.py"] = _source(part)
@@ -137,7 +142,7 @@ def make_folder(files: Files, path: str) -> None:
 
 def there(files: Files) -> List[str]:
     """Paths of ours that exist."""
-    return [path for path in (UNIT, PROGRAM, LAYOUT, CHECKPOINT, STOPPED) if files.exists(path)]
+    return [path for path in (UNIT, PROGRAM, LAYOUT, BROKEN, CHECKPOINT, STOPPED) if files.exists(path)]
 
 
 def remove(files: Files, units: Units) -> None:

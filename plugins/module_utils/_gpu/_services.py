@@ -12,8 +12,10 @@ import json
 from typing import Callable, List, Sequence
 
 from .._host._files import Files
-from .._host._systemd import Units
-from .._plan import Failure
+from .._host._systemd import Units, wrong_name
+from .._host_state import _holders, _tree
+from .._plan import ERROR, Failure, Finding
+from ._board import Gpu
 
 CDI = "nvidia-cdi-refresh.service"  # the container toolkit's own
 STOPPED = "/var/lib/gpufleet/mig/stopped.json"
@@ -29,12 +31,32 @@ def unit_of(pid: int) -> str:
     return next((part for part in reversed(parts) if part.endswith(".service")), "")
 
 
+def holders_of(gpu: Gpu, root: str = "/") -> List[str]:
+    """Programs that have a GPU's device file open: ``nv-hostengine (pid 71, nvidia-dcgm.service)``."""
+    tree = _tree.Tree(root, "processes", _tree.Problems())
+    return [
+        f"{each.name} (pid {each.pid}{f', {each.unit}' if each.unit else ''})"
+        for each in _holders.read(tree, sees_all=True)
+        if gpu.minor in each.minors
+    ]
+
+
+def wrong_names(names: Sequence[str]) -> List[Finding]:
+    """Findings for names that no unit can have."""
+    judged = [(number, wrong_name(_full(name))) for number, name in enumerate(names)]
+    return [Finding("mig.service", ERROR, wrong, "", f"services[{number}]") for number, wrong in judged if wrong]
+
+
+def _full(name: str) -> str:
+    return name if "." in name else f"{name}.service"
+
+
 class Services:
     """Stops in the given order, starts in the other."""
 
     def __init__(self, units: Units, names: Sequence[str], progress: Callable[[str], None], files: Files) -> None:
         self._units, self._progress, self._files = units, progress, files
-        self.names = [name if "." in name else f"{name}.service" for name in names]
+        self.names = [_full(name) for name in names]
         self.stopped: List[str] = []
 
     def owed(self) -> List[str]:

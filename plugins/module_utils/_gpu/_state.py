@@ -11,10 +11,10 @@ from typing import Dict, FrozenSet, List, Mapping, Optional, Sequence, Set, Tupl
 from . import _picture as pictures
 from ._board import Gpu, GpuInstance, MigDevice, Mode, Process, Profile
 from ._geometry import corrected
-from ._layout import Wish
+from ._layout import Silent, Wish
 from ._mig_parted import Current
 from ._names import Name, parse
-from ._nvml import Nvml
+from ._nvml import NO_PERMISSION, Nvml, NvmlError
 from ._planner import Item, Pins, Plan, Refused, plan
 from ._resolve import resolve
 
@@ -93,9 +93,23 @@ def read_state(nvml: Nvml, gpu: Gpu) -> State:
     )
 
 
-def read_all(nvml: Nvml) -> List[State]:
-    """Every GPU, by index."""
-    return [read_state(nvml, gpu) for gpu in nvml.gpus()]
+def read_all(nvml: Nvml) -> Tuple[List[State], List[Silent]]:
+    """Every GPU, by index, and those that do not answer: they do not hide the others.
+
+    Raises NvmlError where nothing can be read, or only by root.
+    """
+    states: List[State] = []
+    silent: List[Silent] = []
+    for index in range(int(nvml.call("nvmlDeviceGetCount"))):
+        gpu = Gpu(index, "", "", "", 0, 0, -1, 0)
+        try:
+            gpu = nvml.gpu(index)
+            states.append(read_state(nvml, gpu))
+        except NvmlError as error:
+            if error.code == NO_PERMISSION:
+                raise
+            silent.append(Silent(gpu, error.name, error.remedy))
+    return states, silent
 
 
 @dataclass(frozen=True)

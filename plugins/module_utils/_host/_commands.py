@@ -63,15 +63,18 @@ class Runner:
         timeout: float = 60.0,
         env: Optional[Mapping[str, str]] = None,
         stdin: str = "",
+        whole: bool = False,
+        folder: str = "/",
     ) -> Done:
-        """Run a program to its end. ``env`` is added to a small environment; ``stdin`` is never shown in messages.
+        """Run a program to its end in ``folder``. ``env`` is added to a small environment, or is all of it with
+        ``whole``; ``stdin`` is never shown in messages.
 
         Raises ``CommandFailed`` where the program is not there or takes longer than ``timeout`` seconds (it is killed
         then, with all that it started in its session), and with ``check`` where its exit status is not 0.
         """
         what = " ".join(argv)
         self._watch("before", what)
-        done = _run(list(argv), timeout, _environment(env), stdin)
+        done = _run(list(argv), timeout, dict(env or {}) if whole else _environment(env), stdin, folder)
         self._watch("after", what)
         if check and done.rc != 0:
             ended = f"was killed by signal {-done.rc}" if done.rc < 0 else f"failed with status {done.rc}"
@@ -94,18 +97,19 @@ class _Process(subprocess.Popen):  # type: ignore[type-arg]
         self.wait()
 
 
-def _run(argv: Sequence[str], timeout: float, env: Mapping[str, str], stdin: str) -> Done:
+def _run(argv: Sequence[str], timeout: float, env: Mapping[str, str], stdin: str, folder: str) -> Done:
     # Files instead of pipes: a service that the program leaves running may hold a pipe open for good.
     with tempfile.TemporaryFile() as given, tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         given.write(stdin.encode())
         given.seek(0)
         try:
             process = _Process(
-                argv, stdin=given, stdout=out, stderr=err, env=dict(env), cwd="/", start_new_session=True
+                argv, stdin=given, stdout=out, stderr=err, env=dict(env), cwd=folder, start_new_session=True
             )
-        except (FileNotFoundError, NotADirectoryError, PermissionError) as error:
+        except OSError as error:  # the program's, or the folder's
             raise CommandFailed(
-                f"`{argv[0]}` cannot be run on this host: {error.strerror}.", Done(argv, 127, "", str(error))
+                f"`{error.filename or argv[0]}` cannot be run on this host: {error.strerror}.",
+                Done(argv, 127, "", str(error)),
             ) from None
         late = False
         try:

@@ -9,7 +9,6 @@ Each change is written down before it is made, and marked done after it. Nothing
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +20,7 @@ from types import TracebackType
 from typing import Any, Dict, List, Optional, Type
 
 from .._plan import Failure
+from . import _lock
 from ._files import Files
 
 FOLDER = "/var/lib/gpufleet"
@@ -251,44 +251,10 @@ class Journal:
                 raise Failure(f"Another run of {self._component} changes this host. Run again when it has ended.")
 
     def _take_lock(self) -> None:
-        """Lock the folder itself: nothing has to be written for it, and the lock ends with the process.
-
-        Nothing is locked where the folder is not there (the run that held it gave everything back).
-        """
-        deadline = time.monotonic() + self._wait
-        real = self._files.root.at(self.folder)
-        while True:
-            try:
-                descriptor = os.open(real, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
-            except FileNotFoundError:
-                return
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                self._check_owner(os.fstat(descriptor))
-            except BlockingIOError:
-                os.close(descriptor)
-                if time.monotonic() >= deadline:
-                    raise Failure(
-                        f"Another run of {self._component} has been at work on this host for {self._wait:.0f} s and "
-                        f"more. Run again when it has ended."
-                    ) from None
-                time.sleep(0.05)
-                continue
-            except Failure:
-                os.close(descriptor)
-                raise
-            if _same(real, descriptor):
-                break
-            os.close(descriptor)  # removed, or made anew, between the two steps
-        self._lock = descriptor
-        self._load()
-
-    def _check_owner(self, found: os.stat_result) -> None:
-        if found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            raise Failure(
-                f"{self.folder} belongs to user {found.st_uid} or can be written by others, so what it says cannot be "
-                f"trusted. Give it to root with mode 0700, or remove it."
-            )
+        """Nothing is locked where the folder is not there."""
+        self._lock = _lock.take(self._files.root.at(self.folder), self.folder, self._component, self._wait)
+        if self._lock >= 0:
+            self._load()
 
     def _load(self) -> None:
         content = self._files.text(self.file) or ""
@@ -317,13 +283,6 @@ def _checked(line: Any) -> Dict[str, Any]:
     if "note" in line and "before" not in line:
         raise KeyError
     return line
-
-
-def _same(path: str, descriptor: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
 
 
 def _hash(content: Optional[bytes]) -> str:

@@ -43,6 +43,11 @@ class UnitState:
         return self.file in ("enabled", "enabled-runtime", "alias")
 
 
+def wrong_name(unit: str) -> str:
+    """Why this cannot be a unit, as a sentence; "" where it can."""
+    return "" if _UNIT.match(unit) else f"{unit!r} is no name of a unit; names look like nvidia-persistenced.service."
+
+
 class Units:
     """Reads and changes units. Each change looks first, and says whether there was anything to do."""
 
@@ -61,9 +66,8 @@ class Units:
 
     def states(self, units: Sequence[str]) -> List[UnitState]:
         """States of units, in their order, by one call."""
-        for unit in units:
-            if not _UNIT.match(unit):
-                raise Failure(f"{unit!r} is no name of a unit; names look like nvidia-persistenced.service.")
+        for wrong in filter(None, map(wrong_name, units)):
+            raise Failure(wrong)
         if not units:
             return []
         argv = ["systemctl", "show", f"--property={','.join(_SHOWN)}", "--", *units]

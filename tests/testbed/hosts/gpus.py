@@ -20,6 +20,7 @@ STATE = "/var/lib/nvml-double/state"
 LOG = "/var/lib/nvml-double/calls.jsonl"
 VARIABLES = {"NVML_DOUBLE_STATE": STATE, "NVML_DOUBLE_LOG": LOG}
 PROGRAM = "/usr/local/bin/nvml-double"
+SMI = "/usr/lib/nvml-double/nvidia-smi"
 # What a boot does to GPUs, before any service may look at them.
 AT_BOOT = f"""\
 [Unit]
@@ -40,16 +41,19 @@ WantedBy=sysinit.target
 def install(host: Host, *products: str) -> None:
     """Give a host GPUs: ``install(host, "--product", "A30", "--count", "2")``, as ``nvml-double create`` has them.
 
-    Every process finds them: those that come by SSH or sudo (/etc/environment), and units of systemd.
+    Every process finds them: those that come by SSH or sudo (/etc/environment), and units of systemd. nvidia-smi does
+    whatever environment it is run with, as the real one.
     """
     folder = nvml.build(host_report)
     host.put(LIBRARY, folder / nvml.LIBRARY)
     host.put(PROGRAM, folder / nvml.PROGRAM, mode=0o755)
-    host.put("/usr/bin/nvidia-smi", folder / nvml.SMI, mode=0o755)
     host.put("/usr/lib/python3/dist-packages/pynvml.py", Path(pynvml.__file__))
     host.put("/etc/environment", "".join(f"{name}={value}\n" for name, value in VARIABLES.items()))
     host.put("/etc/sudoers.d/nvml-double", f'Defaults env_keep += "{" ".join(VARIABLES)}"\n', mode=0o440)
     words = " ".join(f"{name}={value}" for name, value in VARIABLES.items())
+    host.run(["mkdir", "-p", str(Path(SMI).parent)])
+    host.put(SMI, folder / nvml.SMI, mode=0o755)
+    host.put("/usr/bin/nvidia-smi", f'#!/bin/sh\nexec env {words} {SMI} "$@"\n', mode=0o755)
     host.put("/etc/systemd/system.conf.d/nvml-double.conf", f"[Manager]\nDefaultEnvironment={words}\n")
     host.put("/etc/systemd/system/nvml-double-boot.service", AT_BOOT)
     host.run(["mkdir", "-p", str(Path(STATE).parent)])

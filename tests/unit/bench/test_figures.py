@@ -131,3 +131,8 @@ def test_page_without_marks_is_refused(tmp_path: Path) -> None:
     with pytest.raises(FigureError, match="lacks the marks"):
         figures.write_into(page, [figure()])
     assert page.read_text() == "# Title\n"
+
+
+def test_milliseconds_are_shown_with_their_unit() -> None:
+    plan = figure("mig.plan.median", ours=(0.2341,), unit="ms", goal=Goal(AT_MOST, 10))
+    assert "0.23 ms" in figures.table([plan])

@@ -9,8 +9,11 @@ import tracemalloc
 from pathlib import Path
 
 import pytest
+from ansible.errors import AnsibleActionFail
+from ansible.parsing.dataloader import DataLoader
 
-from ansible_collections.gpufleet.nvidia.plugins.plugin_utils._files import BadFile, read_policy
+from ansible_collections.gpufleet.nvidia.plugins.action.mig_partition import ActionModule
+from ansible_collections.gpufleet.nvidia.plugins.plugin_utils._files import BadFile, read_documents, read_policy
 
 
 def _file(tmp_path: Path, text: str | bytes) -> str:
@@ -147,3 +150,46 @@ def test_two_documents_in_the_text_of_an_extra_object_are_refused(tmp_path):
     text = json.dumps({"extraObjects": ["kind: A\n---\nkind: B\n"]})
     with pytest.raises(BadFile, match=r"extraObjects\[0\]: holds 2 documents"):
         read_policy(_file(tmp_path, text))
+
+
+@pytest.mark.rows("MC-01")
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("version: v1\nversion: v1\n", "line 2: the key version is there twice, first in line 1"),
+        ("a:\n  mine:\n    - devices: all\n      x: {1g: 1,\n      1g: 2}\n", "line 5: the key 1g is there twice"),
+        ('{"a": {"mine": [{"x": {\n"1g": 1, "2g": 1,\n"1g": 2}}]}}', "line 3: the key 1g is there twice"),
+        ("0x10: a\n16: b\n", "line 2: the key 16 is there twice"),
+        ("a: &x {b: 1}\nc: &y {d: 1}\ne:\n  <<: *x\n  <<: *y\n", "line 5: the key << is there twice"),
+        ("a: 1\n---\nb: 1\nb: 2\n", "line 4: the key b is there twice"),
+    ],
+)
+def test_a_key_that_is_there_twice_is_refused_with_its_line_where_that_is_asked_for(tmp_path, text, said):
+    path = _file(tmp_path, text)
+    with pytest.raises(BadFile) as caught:
+        read_documents(path, unique=True)
+    assert str(caught.value).startswith(f"{path}: {said}")
+    assert read_documents(path)
+
+
+def test_keys_that_only_look_alike_are_no_duplicates(tmp_path):
+    text = "a: &x {b: 1}\nc:\n  <<: *x\n  b: 2\n'1': a\n1: b\nd: [*x, *x]\n"
+    (read,) = read_documents(_file(tmp_path, text), unique=True)
+    assert (read["c"], read["1"], read[1]) == ({"b": 2}, "a", "b")
+
+
+def test_a_key_that_none_can_be_is_refused(tmp_path):
+    with pytest.raises(BadFile, match="not valid YAML"):
+        read_documents(_file(tmp_path, "!!seq a: 1\n"), unique=True)
+
+
+@pytest.mark.rows("MC-01")
+def test_mig_partition_reads_its_files_so(tmp_path):
+    action = ActionModule.__new__(ActionModule)
+    action._loader = DataLoader()
+    text = "version: v1\nmig-configs:\n  mine:\n    - devices: all\n      mig-enabled: true\n      mig-devices:\n"
+    good = _file(tmp_path, f"{text}        1g.5gb: 2\n")
+    assert action._mapping("config_file", good)["mig-configs"]["mine"][0]["mig-devices"] == {"1g.5gb": 2}
+    bad = _file(tmp_path, f"{text}        1g.5gb: 2\n        1g.5gb: 3\n")
+    with pytest.raises(AnsibleActionFail, match=r"hooks_file: .*line 8: the key 1g.5gb .*line 7. Nothing has been"):
+        action._mapping("hooks_file", bad)

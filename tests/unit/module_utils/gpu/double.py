@@ -67,7 +67,8 @@ class Host:
         self.log.unlink(missing_ok=True)
 
     def tools(self, nvml=Nvml) -> Tools:
-        return Tools(nvml, self.systemctl, Files(Root(str(self.root))), lambda: self.systemd)
+        files = Files(Root(str(self.root)))
+        return Tools(nvml, self.systemctl, files, lambda: self.systemd, is_root=lambda: True)
 
     def run(self, check: bool = False, tools: Tools | None = None, lines: list[str] | None = None, **params) -> Outcome:
         """The module's run. Without restore at boot unless it is asked for."""

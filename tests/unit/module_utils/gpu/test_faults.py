@@ -197,7 +197,8 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._partition im
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 params = {"state": "present", "layout": json.loads(sys.argv[2])}
-mig_partition(params, False, print, Tools(files=Files(Root(sys.argv[1]))))
+tools = Tools(files=Files(Root(sys.argv[1])), is_root=lambda: True)
+mig_partition(params, False, print, tools)
 """
 
 

@@ -177,7 +177,12 @@ def test_waiting_ends_at_its_limit_and_never_begins_for_what_never_fits(host):
     now = [0.0]
     tools.clock = lambda: now[0]
     tools.sleep = lambda seconds: now.__setitem__(0, now[0] + seconds)
-    assert "pid 4711" in refused(host, tools=tools, layout=[{"profiles": {}}], busy="wait", busy_timeout=11)
+    msg = refused(host, tools=tools, layout=[{"profiles": {}}], busy="wait", busy_timeout=11)
+    assert (
+        "1g.5gb@0 (pid 4711), 1g.5gb@1 (pid 4711), 3g.20gb@4 (pid 4711) did not end within the 11 s of busy_timeout"
+        in msg
+    )
+    assert msg.endswith("End it, or wait longer, then run again.")
     assert now[0] == 11
     assert "at most 7" in refused(host, tools=tools, layout=[{"profiles": {"1g.5gb": 8}}], busy="wait", busy_timeout=50)
     assert now[0] == 11
@@ -296,7 +301,7 @@ def test_services_are_started_again_when_the_change_fails(host):
 @pytest.mark.rows("ML-16", "ML-11")
 def test_a_checkpoint_reads_as_it_was_written_and_as_mig_parted_writes_it(host):
     with Nvml() as nvml:
-        saved = checkpoint.save(read_all(nvml))
+        saved = checkpoint.save(read_all(nvml)[0])
     text = checkpoint.to_json(saved)
     assert checkpoint.from_json(text) == saved
     assert [(each.profile, each.start, each.size) for each in saved[0].instances] == [(0, 0, 1), (0, 1, 1), (2, 4, 4)]
@@ -347,7 +352,7 @@ BOARD_OF = {
 def test_the_tables_say_what_the_driver_says(host_with, product):
     host = host_with(product)
     with Nvml() as nvml:
-        told = nvml.profiles(nvml.gpus()[0])
+        told = nvml.profiles(nvml.gpu(0))
     key = {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in told}
     known = BOARDS[BOARD_OF[product]][1]
     assert key == {(p.index, p.id, p.name, p.slices, p.count, p.starts, p.size) for p in known}
@@ -550,3 +555,123 @@ def test_the_layout_before_a_run_that_was_not_taken_back_stays_saved_until_a_run
     host.set("no_faults=1")
     host.run(layout=[{"profiles": {"7g.40gb": 1}}])
     assert not kept.exists()
+
+
+@pytest.mark.rows("ML-12")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("params", [{"layout": MIXED}, {"state": "absent"}])
+def test_who_is_not_root_is_refused_before_anything_is_looked_at(host, check, params):
+    tools = host.tools()
+    tools.is_root = lambda: False
+    host.forget()
+    with pytest.raises(Failure, match=r"by root only\. Run with become: true\. Nothing has been changed\."):
+        host.run(check=check, tools=tools, **params)
+    assert host.calls() == []
+    assert not (host.root / "var").exists()
+    assert host.run(tools=tools, state="exported").result.found["gpus"]
+
+
+@pytest.mark.rows("ML-12", "MH-01")
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("layout", [MIXED, KEPT])
+def test_names_that_no_service_can_have_are_refused_in_check_mode_and_without_a_change_too(host, check, layout):
+    msg = refused(host, check=check, layout=layout, services=[DCGM, "my service", "dcgm", "a.slice"])
+    assert "2 problems" in msg
+    assert "services[1]: 'my service.service' is no name of a unit" in msg
+    assert "services[3]: 'a.slice' is no name of a unit" in msg
+
+
+@pytest.mark.rows("ML-12")
+@pytest.mark.parametrize("check", [True, False])
+def test_a_file_in_the_place_of_the_folder_is_refused_in_check_mode_too(host, check):
+    (host.root / "var/lib").mkdir(parents=True)
+    (host.root / "var/lib/gpufleet").write_text("")
+    assert "/var/lib/gpufleet" in refused(host, check=check, layout=MIXED)
+
+
+@pytest.mark.rows("S20", "ML-12")
+def test_check_mode_does_not_wait_and_tells_what_a_run_would_do(host):
+    number = next(g["id"] for g in host.run(state="exported").result.found["gpus"][0]["instances"] if g["start"] == 1)
+    host.set("gpu=0", f"process=4711,gi={number},ci=0")
+    tools = host.tools()
+    tools.sleep = lambda seconds: pytest.fail("check mode waits")
+    layout = [{"profiles": {"2g.10gb": 2, "3g.20gb": 1}}]
+    host.forget()
+    outcome = host.run(check=True, tools=tools, layout=layout, busy="wait", busy_timeout=90)
+    assert host.writes() == []
+    (finding,) = outcome.result.findings
+    assert (finding.id, finding.severity) == ("mig.busy", "warning")
+    assert finding.detail == (
+        "it fits only when instances are gone that are busy. A run waits up to 90 s for 1g.5gb@1 (pid 4711) to end"
+    )
+    assert outcome.result.changed
+    assert outcome.diff["before"] == "GPU 0: [1g][1g*][------][3g------------]\n"
+    assert outcome.diff["after"] == "GPU 0: [2g----][2g----][3g------------]\n"
+    for params in ({"busy": "refuse"}, {"busy": "wait", "services": ["?"]}):  # no run waits then
+        assert "End what runs on 1g.5gb@1 (pid 4711), or wait" in refused(host, check=True, layout=layout, **params)
+    never = [{"profiles": {"1g.5gb": 8}}]
+    assert "at most 7" in refused(host, check=True, layout=never, busy="wait")
+    off = host.run(check=True, tools=tools, layout=[{"enabled": False}], busy="wait")
+    assert off.diff["after"] == "GPU 0: [MIG off]\n"
+
+
+def idle(outcome) -> list[tuple[str, str]]:
+    return [(each.severity, each.sentence()) for each in outcome.result.findings if each.id == "mig.no-gpu"]
+
+
+@pytest.mark.rows("MC-12")
+def test_a_shipped_layout_is_silent_about_entries_for_other_gpus_and_refused_when_none_is_for_this_host(host_with):
+    assert idle(host_with("A100-SXM4-40GB", "T4").run(check=True, name="all-balanced")) == []
+    msg = refused(host_with("T4"), name="all-balanced")
+    assert "mig-configs.all-balanced: the layout has nothing for the GPUs of this host: Tesla T4 (0x1EB810DE)." in msg
+    assert "Take another name" in msg
+    assert idle(host_with("T4").run(name="all-disabled")) == []
+
+
+@pytest.mark.rows("MC-04")
+def test_entries_of_a_file_that_match_no_gpu_are_told_in_one_line(host):
+    entry = {"devices": "all", "mig-enabled": True, "mig-devices": {"1g.5gb": 1}}
+    others = [{**entry, "device-filter": each} for each in ("0x233510DE", "0x233010DE")]
+    both = {"version": "v1", "mig-configs": {"mine": [*others, {**entry, "device-filter": "0x20B010DE"}]}}
+    assert idle(host.run(check=True, config=both)) == [
+        ("info", "config.mig-configs.mine: 2 of 3 entries match no GPU of this host")
+    ]
+    none = host.run(check=True, config={"version": "v1", "mig-configs": {"mine": others}})
+    assert idle(none) == [
+        (
+            "warning",
+            "config.mig-configs.mine: no entry matches a GPU of this host: NVIDIA A100-SXM4-40GB (0x20B010DE)",
+        )
+    ]
+    assert not none.result.changed
+
+
+def test_entries_of_ones_own_layout_that_match_no_gpu_are_told_one_by_one(host):
+    layout = [{"product": product, "profiles": {}} for product in ("A100", "H100", "B200")]
+    assert idle(host.run(check=True, layout=layout)) == [
+        ("warning", f"layout[{number}]: matches no GPU of this host") for number in (1, 2)
+    ]
+
+
+@pytest.mark.rows("MM-01")
+@pytest.mark.parametrize(
+    ("gpus", "enabled", "severity"),
+    [("all", True, "info"), ("all", False, ""), ([1], False, ""), ([1], True, "error")],
+)
+def test_mode_and_capability_are_read_and_a_gpu_without_mig_is_left_alone_unless_mig_is_wanted_of_it(
+    host_with, gpus, enabled, severity
+):
+    host = host_with("A100-SXM4-40GB", "T4")
+    host.set("gpu=0", "mode_change=reset")
+    entry = {"gpus": gpus, "profiles": {}} if enabled else {"gpus": gpus, "enabled": False}
+    if severity == "error":
+        assert "GPU 1 (Tesla T4) cannot do MIG. Take it out of the list." in refused(host, layout=[entry])
+        return
+    found = host.run(layout=[entry]).result
+    keys = ("mig_capable", "mig_enabled", "mig_pending")
+    assert [[gpu[key] for key in keys] for gpu in found.found["gpus"]] == [
+        [True, False, enabled],
+        [False, False, False],
+    ]
+    told = [(each.severity, each.target) for each in found.findings if each.id == "mig.not-capable"]
+    assert told == ([(severity, "GPU 1")] if severity else [])

@@ -128,18 +128,32 @@ def test_one_gpus_trouble_stops_no_other_and_is_told(host_with):
     assert host.slices(1).startswith("[1g]")
 
 
-@pytest.mark.parametrize("text", ["", "[]", '{"version": 2, "gpus": {}}', '{"version": 1, "gpus": {"a": {}}}'])
-def test_a_broken_layout_file_is_told_and_replaced_by_the_next_run(host_with, text):
+@pytest.mark.parametrize(
+    "text",
+    ["", "[]", "\udcff{", '{"version": 2, "gpus": {}}', '{"version": 1, "gpus": {"a": {}}}'],
+    ids=["empty", "list", "no UTF-8", "version", "keys"],
+)
+def test_a_broken_layout_file_is_told_and_set_aside_by_the_next_run(host_with, text):
     host = host_with("H200-SXM5-141GB")
     host.run(layout=LAYOUT, restore_at_boot=True)
     path = host.root / restore.LAYOUT[1:]
     good = path.read_text()
-    path.write_text(text)
+    path.write_bytes(text.encode("utf-8", "surrogateescape"))
     done = boot(host)
     assert done.returncode == 1
     assert "kept layout" in done.stderr
-    host.run(layout=LAYOUT, restore_at_boot=True)
+    aside = host.root / restore.BROKEN[1:]
+    for check in (True, False):
+        (finding,) = host.run(check=check, layout=LAYOUT, restore_at_boot=True).result.findings
+        assert (finding.id, finding.severity) == ("mig.kept-broken", "warning")
+        assert f"{restore.LAYOUT} is replaced, and kept as {restore.BROKEN}: the kept layout" in finding.detail
+        assert aside.exists() != check
     assert kept.from_json(path.read_text()) == kept.from_json(good)
+    assert aside.read_bytes() == text.encode("utf-8", "surrogateescape")
+    assert aside.stat().st_mode & 0o777 == 0o600
+    assert host.run(layout=LAYOUT, restore_at_boot=True).result.findings == []
+    host.run(state="absent")
+    assert [path for path in tree(host) if "gpufleet" in path] == []
 
 
 def test_a_host_without_systemd_is_told_that_nothing_is_kept(host_with):
