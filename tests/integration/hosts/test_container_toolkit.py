@@ -99,8 +99,7 @@ def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
     yield host
     toolkit(host, state="absent")
     host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}")
-    host.run(["systemctl", "restart", "containerd"], timeout=120)
-    host.run(["systemctl", "restart", "docker"], timeout=120)
+    restart(host)
 
 
 def toolkit(
@@ -307,7 +306,7 @@ def test_what_nvidia_ctk_or_a_person_configured_is_left_alone(host: Host) -> Non
 
 def restart(host: Host) -> None:
     for unit in ("containerd", "docker"):
-        host.run(["systemctl", "restart", unit], timeout=120)
+        host.run(f"systemctl reset-failed {unit}; systemctl restart {unit}", timeout=120)  # not "too often"
 
 
 def unchanged(host: Host) -> None:

@@ -109,7 +109,7 @@ def answers(host: Host, cases: list[Case], version: tuple[int, int]) -> list[dic
 
 def containerd_of(dump: str) -> dict[str, Any]:
     plugins = tomllib.loads(dump)["plugins"]
-    found: dict[str, Any] = next(plugins[name]["containerd"] for name in PLUGINS if name in plugins)
+    found: dict[str, Any] = next((plugins[name]["containerd"] for name in PLUGINS if name in plugins), {"runtimes": {}})
     return found
 
 
