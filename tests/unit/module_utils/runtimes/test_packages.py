@@ -40,7 +40,7 @@ def seen(installed: dict[str, str] | None = None, held: Any = (), **more: Any) -
 
 
 def only(versions: list[str]) -> dict[str, list[str]]:
-    return {name: versions for name in NAMES}
+    return dict.fromkeys(NAMES, versions)
 
 
 def ids(result: Plan) -> list[str]:
