@@ -79,6 +79,12 @@ options:
     description: Whether runtimes inject CDI devices. Those that do so by themselves need nothing.
     type: bool
     default: false
+  toolkit_config:
+    description:
+      - Settings of the toolkit's own configuration C(/etc/nvidia-container-runtime/config.toml), by dotted key such as
+        V(nvidia-container-cli.no-cgroups). A key with no value goes back to the toolkit's default.
+      - Other settings of the file stay. It is read for every container, so nothing is restarted.
+    type: dict
   restart:
     description: Whether a daemon is restarted or reloaded after its configuration changed.
     type: bool
@@ -302,6 +308,7 @@ def main():
             "runtime_path": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
             "default_runtime": {"type": "bool"},
             "cdi": {"type": "bool", "default": False},
+            "toolkit_config": {"type": "dict"},
             "restart": {"type": "bool", "default": True},
             "restart_timeout": {"type": "int", "default": 60},
             "root": {"type": "path", "default": "/"},

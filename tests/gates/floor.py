@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT, FLOO
 # Without versions where pip finds the newest that this Python can have.
 PYTHON_NEEDS = (
     "PyYAML", "cryptography", "hypothesis", "jmespath", "kubernetes", "kubernetes-validate", "nvidia-ml-py", "pytest",
-    "tomlkit",
+    "tomli", "tomlkit",
 )  # fmt: skip
 # What ansible-core 2.18 runs on; the testbed itself wants 3.11 or newer.
 ANSIBLE_PYTHONS = ("3.13", "3.12", "3.11")

@@ -85,7 +85,8 @@ def _containerd_flags(module: Path) -> str:
     return f"-s -w -X {name}/version.Version={_required(module, name)}"
 
 
-#: containerd's own programs, and the minutes that each takes after the one before.
+#: NVIDIA's programs and containerd's own, and the minutes that each takes after the one before.
+TOOLKIT = {"nvidia-ctk": 1, "nvidia-cdi-hook": 0.2}
 CONTAINERD = {"containerd": 5, "ctr": 0.5, "containerd-shim-runc-v2": 0.5}
 
 PROGRAMS = {
@@ -114,15 +115,18 @@ PROGRAMS = {
             minutes=1,
             cgo=True,
         ),
-        Program(
-            name="nvidia-ctk",
-            title="nvidia-ctk",
-            folder=HERE / "toolkit",
-            package="github.com/NVIDIA/nvidia-container-toolkit/cmd/nvidia-ctk",
-            minutes=1,
-            ldflags=_toolkit_flags(HERE / "toolkit"),
-            cgo=True,
-            asked=True,
+        *(
+            Program(
+                name=name,
+                title=name,
+                folder=HERE / "toolkit",
+                package=f"github.com/NVIDIA/nvidia-container-toolkit/cmd/{name}",
+                minutes=minutes,
+                ldflags=_toolkit_flags(HERE / "toolkit"),
+                cgo=True,
+                asked=True,
+            )
+            for name, minutes in TOOLKIT.items()
         ),
         *(
             Program(

@@ -18,12 +18,11 @@ from .._host._journal import Journal
 from .._plan import ERROR, INFO, Action, Check, Failure, Finding
 from . import _containerd, _crio, _docker, _rancher
 from ._cri import NoAnswer
-from ._daemons import Daemon, differences
+from ._daemons import CANDIDATE, Daemon, differences
 from ._find import IN_PLACE, NONE, Target
 from ._types import Broken, Change, Proposal, Reader, Wanted, at, table
 
 RANCHER = ("k3s", "rke2")
-_CANDIDATE = "/run/gpufleet-candidate"
 RIGHT, LACKS, SILENT, STOPPED = "right", "lacks", "silent", "stopped"
 
 
@@ -149,12 +148,13 @@ def owed(unit: str) -> str:
 
 
 def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
-    """Write, prove, activate, prove. Returns ids of what was done; on Failure everything of this runtime is as it was."""
+    """Write, prove, activate, prove. Returns ids of what was done; on Failure all of this runtime is as it was."""
     done: List[str] = []
     ids = [action.id for action in job.actions()]
     changes = job.proposal.changes
     try:
         _judge_candidates(job, settings)
+        others = _others(job, settings) if changes else None
         if job.proposal.earlier is not None:
             journal.note(note(job.name), job.proposal.earlier)
         if job.activates:
@@ -164,7 +164,7 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
             write(journal, change.path, change.after)
             done.append(ids[number])
         if changes:
-            _prove_files(job, settings.wanted)
+            _prove_files(job, settings.wanted, others)
     except Failure as failure:
         _take_back(changes, journal)
         journal.forget(owed(job.target.unit))
@@ -184,11 +184,11 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
 def _judge_candidates(job: Job, settings: Settings) -> None:
     for change in job.proposal.changes if job.daemon else ():
         if job.name == "docker" and change.after is not None and job.daemon:
-            settings.files.write(_CANDIDATE, change.after, 0o600)
+            settings.files.write(CANDIDATE, change.after, 0o600)
             try:
-                job.daemon.validate(_CANDIDATE)
+                job.daemon.validate(CANDIDATE)
             finally:
-                settings.files.remove(_CANDIDATE)
+                settings.files.remove(CANDIDATE)
 
 
 def write(journal: Journal, path: str, text: Optional[str]) -> None:
@@ -200,7 +200,19 @@ def write(journal: Journal, path: str, text: Optional[str]) -> None:
     journal.write(path, text)
 
 
-def _prove_files(job: Job, wanted: Wanted) -> None:
+def _others(job: Job, settings: Settings) -> Optional[Dict[str, Any]]:
+    """The daemon's merged configuration without our drop-in, which may repeat what the other files said once."""
+    target = job.target
+    if not job.daemon or target.name != "containerd":
+        return job.merged
+    places = _containerd.Places(target.config, target.drop_in)
+    paths = [one.path for one in _containerd.load(settings.reader, places)]
+    return job.daemon.without(
+        settings.files, target.drop_in, [one for one in paths if one not in (target.config, target.drop_in)]
+    )
+
+
+def _prove_files(job: Job, wanted: Wanted, before: Optional[Dict[str, Any]]) -> None:
     """The daemon's own merged configuration shows the runtime, and differs in nothing else."""
     after = job.daemon.merged() if job.daemon else None
     if after is None or job.daemon is None:
@@ -209,7 +221,7 @@ def _prove_files(job: Job, wanted: Wanted) -> None:
     program = shown.get("runtime_path") or at(shown, "options", "BinaryName")
     if program != wanted.program:
         raise Failure(f"with the new files it would not have the runtime {wanted.name} with {wanted.program}.")
-    others = differences(job.merged or {}, after, wanted) if job.merged is not None else []
+    others = differences(before, after, wanted) if before is not None else []
     if others:
         raise Failure(f"the new files would change more than the runtime: {', '.join(others[:5])}.")
 

@@ -169,7 +169,7 @@ class _Plan:
             proposal.findings.append(
                 Finding(
                     "containerd_without_cri", INFO, "its CRI plugin is switched off (disabled_plugins), so it runs "
-                    "containers of Docker only and needs no runtime of its own", self._places.title, self._places.config,
+                    "containers of Docker only and needs no runtime", self._places.title, self._places.config,
                     "Take cri out of disabled_plugins if Kubernetes shall use it",
                 )
             )  # fmt: skip

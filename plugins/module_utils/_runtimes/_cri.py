@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """What a running daemon says over its Container Runtime Interface: the handlers that it really has.
 
-The one call that is needed, ``runtime.v1.RuntimeService/Status``, over HTTP/2 on the daemon's Unix socket. Hosts have no
-gRPC library; frames are those of RFC 9113, headers are sent as literals of RFC 7541, and those of the answer are not needed.
+The one call that is needed, ``runtime.v1.RuntimeService/Status``, over HTTP/2 on the daemon's Unix socket. Hosts have
+no gRPC library; frames are those of RFC 9113, headers are sent as literals of RFC 7541, those of the answer are not
+needed.
 """
 
 from __future__ import annotations

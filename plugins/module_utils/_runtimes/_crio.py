@@ -72,7 +72,7 @@ def plan(
     if later:
         proposal.findings.append(
             Finding(
-                "runtime_overridden", ERROR, f"{later[0]} is read later and says otherwise of the runtime {wanted.name}",
+                "runtime_overridden", ERROR, f"{later[0]} is read later and says otherwise of {wanted.name}",
                 "crio", later[0], "Take it out of that file, or give a drop_in that sorts after it",
             )
         )  # fmt: skip

@@ -9,18 +9,21 @@ import http.client
 import json
 import socket
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .._host._commands import Runner
+from .._host._files import Files
 from .._host._systemd import Units
 from .._plan import Failure
 from . import _cri
 from ._cri import Handler, NoAnswer, Status
 from ._find import Target
-from ._toml import TomlError, parse
+from ._toml import Toml, TomlError, parse
 from ._types import Wanted, at, meant, table
 
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
+CANDIDATE = "/run/gpufleet-candidate"  # a file that a daemon judges before it is put in place
 _RELOADS = ("docker", "crio")  # by SIGHUP, which leaves everything else alone; containerd would die of it
 
 
@@ -53,6 +56,19 @@ class Daemon:
             return parse(done.out)
         except TomlError as error:
             raise Failure(f"`{' '.join(done.argv)}` wrote what is no TOML: {error}") from None
+
+    def without(self, files: Files, path: str, others: Sequence[str]) -> Optional[Dict[str, Any]]:
+        """As ``merged``, but of all files except the drop-in ``path``. ``others``: what is imported besides it."""
+        text = files.text(self.target.config)
+        if self.target.name != "containerd" or text is None or not files.exists(path):
+            return self.merged()
+        toml = Toml(text)
+        toml.set(["imports"], list(others))
+        files.write(CANDIDATE, toml.text(), 0o600)
+        try:
+            return Daemon(replace(self.target, config=CANDIDATE), self._runner, self._progress).merged()
+        finally:
+            files.remove(CANDIDATE)
 
     def runtimes(self, merged: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
         """Runtimes by name, of ``merged``."""
@@ -95,7 +111,7 @@ class Daemon:
         return "restart"
 
     def wait(self, wanted: Optional[Wanted], timeout: float) -> None:
-        """Until the daemon answers, is ready, and (with ``wanted``) has the runtime. Raises Failure with what it lacks."""
+        """Until the daemon answers, is ready, and (with ``wanted``) has the runtime. Raises Failure: what it lacks."""
         deadline = time.monotonic() + timeout
         pause, told = 0.05, ""
         while True:

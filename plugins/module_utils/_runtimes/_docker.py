@@ -73,8 +73,8 @@ def _conflicts(
         if flag in given and key in data:
             found.append(
                 Finding(
-                    "docker_flag_conflict", ERROR, f"dockerd is started with {flag}, and {path} says {key} too: it does "
-                    f"not start with both", "docker", path, f"Take {flag} out of the unit of docker (systemctl edit "
+                    "docker_flag_conflict", ERROR, f"dockerd is started with {flag}, and {path} says {key} too: it "
+                    f"does not start with both", "docker", path, f"Take {flag} out of the unit of docker (systemctl edit "
                     f"docker.service), or leave docker out",
                 )
             )  # fmt: skip

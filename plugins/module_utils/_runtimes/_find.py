@@ -20,6 +20,7 @@ from . import _containerd, _crio, _docker
 from ._types import Version
 
 AUTO, DROP_IN, IN_PLACE, NONE = "auto", "drop_in", "in_place", "none"
+_NO_DROP_IN = (AUTO, IN_PLACE, NONE)
 PLACEMENTS = (AUTO, DROP_IN, IN_PLACE, NONE)
 _RANCHER = "/var/lib/rancher/{0}/agent/etc/containerd/config.toml"
 # Where each daemon reads its configuration unless it is started otherwise, and where our part of it goes.
@@ -74,7 +75,7 @@ class Target:
 def find(
     root: Root, runner: Optional[Runner], asked: Optional[Sequence[Mapping[str, Any]]]
 ) -> Tuple[List[Target], List[Finding]]:
-    """The runtimes that are there, or those that were asked for. ``runner``: None for an image tree, where nothing runs."""
+    """The runtimes that are there, or those that were asked for. ``runner``: None for an image tree."""
     there = {one.name: one for one in _state.read(Tree(root.folder, "runtimes", Problems()))}
     findings: List[Finding] = []
     if asked is None:
@@ -92,7 +93,7 @@ def find(
         if name not in there and not wish.get("config"):
             findings.append(
                 Finding(
-                    "runtime_not_found", ERROR, f"{name} is not on this host; there is {', '.join(there) or 'no runtime'}",
+                    "runtime_not_found", ERROR, f"{name} is not on this host; there is {', '.join(there) or 'none'}",
                     name, path, "Install it first, or leave it out",
                 )
             )  # fmt: skip
@@ -119,6 +120,13 @@ def _wrong(wish: Mapping[str, Any], path: str) -> List[Finding]:
                 path=f"{path}.name",
             )
         )  # fmt: skip
+    name = str(wish.get("name"))
+    if name in FILES and not FILES[name][1]:
+        for key in [one for one in ("drop_in", "placement") if wish.get(one) and wish[one] not in _NO_DROP_IN]:
+            found.append(Finding("no_drop_ins", ERROR, f"{name} reads no drop-ins; leave it out", path=f"{path}.{key}"))
+    if name == "crio" and wish.get("placement") == IN_PLACE:
+        detail = "CRI-O is configured by a drop-in only; allowed are auto, drop_in, none"
+        found.append(Finding("no_placement", ERROR, detail, path=f"{path}.placement"))
     for key in ("config", "drop_in", "socket"):
         value = wish.get(key)
         if value is not None and not (isinstance(value, str) and os.path.isabs(value)):

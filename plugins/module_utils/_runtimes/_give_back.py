@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``state: absent``: every file as it was found; of those that somebody else changed since, only our part is taken out."""
+"""``state: absent``: files as they were found; of those that somebody else changed since, our part is taken out."""
 
 from __future__ import annotations
 

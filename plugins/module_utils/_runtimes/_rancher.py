@@ -29,7 +29,7 @@ _SEEN = ("/usr/local/nvidia/toolkit", "/usr/bin", "/usr/local/bin", "/usr/sbin",
 
 
 def generated(reader: Reader, path: str) -> Tuple[Dict[str, Any], str, int]:
-    """Runtimes, the default one, and the format of the file that was written at the last start; version 0 without one."""
+    """Runtimes, the default one, and the format of the file written at the last start; version 0 without one."""
     text = reader.text(path)
     try:
         data = parse(text) if text else {}

@@ -16,8 +16,8 @@ from .._host._journal import Journal
 from .._host._root import Root
 from .._host._systemd import Units
 from .._plan import ERROR, INFO, Action, Failure, Finding, Result, errors, refusal
-from . import _find
-from ._configure import NONE, Job, Settings, carry_out, prepare, prove, write
+from . import _find, _toolkit_config
+from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
 from ._types import Change, Wanted
@@ -129,12 +129,15 @@ class _Run:
         for job in jobs:
             self._result.findings += job.proposal.findings
         self._result.findings += self._program_missing(jobs)
+        settings = self._toolkit_settings(jobs)
         if not jobs and not errors(self._result.findings):
             detail = "no container runtime is on this host"
             self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
         hook = self._hook(jobs)
-        changes = [change for job in jobs for change in job.proposal.changes] + hook
-        self._result.plan = [action for job in jobs for action in job.actions()]
+        changes = settings + [change for job in jobs for change in job.proposal.changes] + hook
+        verb = "create" if settings and settings[0].before is None else "update"
+        self._result.plan = [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
+        self._result.plan += [action for job in jobs for action in job.actions()]
         self._result.plan += [Action("podman-hook", "delete", one.path, one.reason) for one in hook]
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [self._told(job) for job in jobs]}
@@ -142,15 +145,42 @@ class _Run:
             self._result.changed = False
             raise Failure(refusal(self._result.findings), self._result)
         if not self._check:
-            self._act(jobs, hook, journal)
+            self._act(settings, jobs, hook, journal)
             self._result.verified = [check for job in jobs for check in prove(job, self._settings)]
             self._refuse_unproved()
         return Outcome(self._result, diff_of(changes))
 
-    def _act(self, jobs: Sequence[Job], hook: Sequence[Change], journal: Journal) -> None:
+    def _toolkit_settings(self, jobs: Sequence[Job]) -> List[Change]:
+        """The toolkit's own configuration. CRI-O's programs are not on the path, so they are named there."""
+        wanted = dict(self._params["toolkit_config"] or {})
+        low_level = [path for job in jobs for path in job.proposal.low_level]
+        for path in low_level:
+            if not self._files.exists(path):
+                detail = f"CRI-O runs its containers with {path}, which is not there"
+                self._result.findings.append(Finding("low_level_missing", ERROR, detail, "crio", remedy="Install it"))
+        path, key = _toolkit_config.PATH, "nvidia-container-runtime.runtimes"
+        text = self._files.text(path)
+        if low_level and key not in wanted:
+            try:
+                listed = list(_toolkit_config.read(text).get(key) or _toolkit_config.KEYS[key].default)
+            except ValueError:
+                listed = []  # told below
+            if listed[: len(low_level)] != low_level:
+                wanted[key] = low_level + [one for one in listed if one not in low_level]
+        if not wanted:
+            return []
+        after, findings = _toolkit_config.change(text, wanted, option="toolkit_config")
+        self._result.findings += findings
+        return [Change(path, text, after, "as asked, read anew for every container")] if after != (text or "") else []
+
+    def _act(self, settings: Sequence[Change], jobs: Sequence[Job], hook: Sequence[Change], journal: Journal) -> None:
         done: List[str] = []
+        fresh = not journal.paths()
         planned = [action.id for action in self._result.plan]
         try:
+            for change in settings:
+                write(journal, change.path, change.after)
+                done.append("toolkit-config")
             for job in jobs:
                 done += carry_out(job, self._settings, journal)
             for change in hook:
@@ -158,6 +188,8 @@ class _Run:
                 done.append("podman-hook")
         except Failure as failure:
             left = [one for one in planned if one not in done]
+            if fresh and not done:
+                journal.give_back()  # folders that were made for the files that are gone again
             self._result.changed = bool(done)
             raise Failure(failure.msg, self._result, done, left) from None
 
@@ -169,7 +201,7 @@ class _Run:
 
     def _program_missing(self, jobs: Sequence[Job]) -> List[Finding]:
         program = self._settings.wanted.program
-        needed = [job.name for job in jobs if job.target.placement != NONE and job.name != "podman"]
+        needed = [job.name for job in jobs if job.target.placement != _find.NONE and job.name != "podman"]
         if not needed or self._files.exists(program):
             return []
         detail = f"{program} is not there, and containers of the runtime could not start with it"

@@ -9,6 +9,7 @@ import re
 from difflib import SequenceMatcher
 from typing import Any, Dict, Iterator, List, Match, Optional, Sequence, Tuple, Union
 
+from ._data import Moment, merged, same
 from ._toml_read import (
     DOTTED,
     HEADER,
@@ -16,7 +17,6 @@ from ._toml_read import (
     INLINE,
     MOST_LEVELS,
     ROOT,
-    Moment,
     Node,
     Reader,
     Table,
@@ -24,7 +24,7 @@ from ._toml_read import (
     TomlError,
     Value,
 )
-from ._toml_write import blocks, checked, dumps, name_text, path_text, same, value_text
+from ._toml_write import blocks, checked, dumps, name_text, path_text, value_text
 
 __all__ = ["Moment", "Toml", "TomlError", "dumps", "parse"]
 
@@ -64,7 +64,7 @@ class Toml:
         names = _names(path)
         before = self._text
         want = checked(value)
-        wanted = _with(self.data, names, want)
+        wanted = merged(self.data, names, want) if names or isinstance(want, dict) else {}
         try:
             self._set(names, want)
             self._prove(wanted)
@@ -297,12 +297,16 @@ class Toml:
 
     def _lines(self, gone: Node) -> List[Span]:
         """The lines of something, without those that stand within others of it."""
-        spans: List[Span] = []
+        found: List[Tuple[int, int, bool]] = []
         for start, end, headed in sorted(_spans(gone)):
-            if spans and start < spans[-1][1]:
+            last = found[-1] if found else (0, 0, False)
+            if start < last[1]:
                 continue
-            spans.append(self._with_blank(start, end) if headed else (start, end))
-        return spans
+            if headed and last[2] and not self._text[last[1] : start].strip():
+                found[-1] = (last[0], end, True)
+            else:
+                found.append((start, end, headed))
+        return [self._with_blank(start, end) if headed else (start, end) for start, end, headed in found]
 
     def _with_blank(self, start: int, end: int) -> Span:
         """With one of the blank lines around a table, where there is one on both sides."""
@@ -338,21 +342,6 @@ def _names(path: Sequence[str]) -> Tuple[str, ...]:
     if len(path) > MOST_LEVELS:
         raise TomlError(0, f"a path with more than {MOST_LEVELS} names")
     return tuple(checked(list(path)))
-
-
-def _with(data: Dict[str, Any], path: Tuple[str, ...], value: Any) -> Dict[str, Any]:
-    """The data as it should be after ``set``; parts that do not change are shared."""
-    new = dict(data)
-    if path:
-        inner = new.get(path[0])
-        if len(path) == 1 and not isinstance(value, dict):
-            new[path[0]] = value
-        else:
-            new[path[0]] = _with(inner if isinstance(inner, dict) else {}, path[1:], value)
-    else:
-        for name, one in value.items():
-            new = _with(new, (name,), one)
-    return new
 
 
 def _without(data: Dict[str, Any], path: Tuple[str, ...], way: Sequence[Table]) -> Dict[str, Any]:

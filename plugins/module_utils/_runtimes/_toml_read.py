@@ -12,7 +12,9 @@ import datetime
 import re
 from typing import Any, Dict, List, NoReturn, Optional, Pattern, Tuple, Union
 
-MOST_CHARACTERS = 4 * 1024 * 1024  # a configuration file has some thousand
+from ._data import Moment
+
+MOST_CHARACTERS = 1024 * 1024  # a configuration file has some thousand
 MOST_LEVELS = 100
 
 ROOT = "root"
@@ -64,10 +66,6 @@ class TomlError(ValueError):
         super().__init__(f"line {line}: {what}" if line else what)
         self.line = line
         self.what = what
-
-
-class Moment(str):
-    """A date, a time, or both, as it is written."""
 
 
 class Value:
@@ -145,7 +143,7 @@ class Reader:
 
     def _check(self) -> None:
         if len(self.text) > MOST_CHARACTERS:
-            raise TomlError(1, f"the text has more than {MOST_CHARACTERS // 1024 // 1024} million characters")
+            raise TomlError(1, f"the text has more than {MOST_CHARACTERS} characters")
         wrong = re.search("[\ud800-\udfff]", self.text)
         if wrong:
             self._fail(wrong.start(), "a byte that is no UTF-8")
@@ -199,8 +197,6 @@ class Reader:
         return table.end
 
     def _open(self, path: List[str], many: bool, at: int) -> Table:
-        if len(path) > MOST_LEVELS:
-            self._fail(at, f"more than {MOST_LEVELS} levels")
         inside = self._descend(path, at)
         name = path[-1]
         there = inside.entries.get(name)
@@ -226,8 +222,8 @@ class Reader:
             node = inside.entries.setdefault(name, Table(IMPLIED))
             if isinstance(node, Tables):
                 node = node.tables[-1]
-            if not isinstance(node, Table):
-                self._fail(at, f"{name} is a value, and no table")
+            if not isinstance(node, Table) or node.kind == INLINE:
+                self._fail(at, f"{name} is a value, and can have no header")
             inside = node
         return inside
 
@@ -249,6 +245,8 @@ class Reader:
             position = self._skip(_BLANKS, position)
             if not self.text.startswith(".", position):
                 return names, position
+            if len(names) == MOST_LEVELS:
+                self._fail(position, f"more than {MOST_LEVELS} levels")
             position += 1
 
     def _name(self, position: int) -> Tuple[str, int]:
@@ -394,7 +392,7 @@ class Reader:
             return ("", end) if end > position else self._escape(position)
         if not letter:
             self._fail(start, "a string of several lines that does not end")
-        self._fail(position, f"{self._shown(position)} in a string")
+        return self._fail(position, f"{self._shown(position)} in a string")
 
     # ---- numbers and the like
 

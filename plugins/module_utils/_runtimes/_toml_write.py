@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Plain data as TOML text, and the comparison that tells 1 from 1.0 and from true."""
+"""Plain data as TOML text."""
 
 from __future__ import annotations
 
@@ -9,23 +9,13 @@ import math
 import re
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
-from ._toml_read import MOST_LEVELS, Moment, TomlError, moment
+from ._data import Moment
+from ._toml_read import MOST_LEVELS, TomlError, moment
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _SPECIAL = re.compile('[\x00-\x1f"\\\\\x7f]')
 _NOT_LITERAL = re.compile("[\x00-\x08\x0a-\x1f'\x7f]")
 _SHORT = {"\b": "\\b", "\t": "\\t", "\n": "\\n", "\f": "\\f", "\r": "\\r", '"': '\\"', "\\": "\\\\"}
-
-
-def same(one: Any, other: Any) -> bool:
-    """Whether two values are equal in kind and content; the order of keys does not count."""
-    if isinstance(one, Mapping) and isinstance(other, Mapping):
-        return one.keys() == other.keys() and all(same(value, other[name]) for name, value in one.items())
-    if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
-        return len(one) == len(other) and all(map(same, one, other))
-    if isinstance(one, float) and isinstance(other, float):
-        return repr(one) == repr(other)  # nan is nan, and -0.0 is not 0.0
-    return type(one) is type(other) and bool(one == other)
 
 
 def checked(value: Any, level: int = 0) -> Any:

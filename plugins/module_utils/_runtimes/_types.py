@@ -30,7 +30,7 @@ class Wanted:
     """What a runtime's configuration has to give.
 
     ``default``: whether pods and containers that name no runtime get this one, None to leave that as it is. ``cdi``:
-    have the daemon inject CDI devices. ``systemd_cgroup``: the kubelet uses systemd, and no runtime of the daemon tells.
+    have the daemon inject CDI devices. ``systemd_cgroup``: the kubelet uses systemd, where no runtime tells.
     """
 
     name: str = "nvidia"

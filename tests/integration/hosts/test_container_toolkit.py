@@ -26,10 +26,14 @@ PROGRAM = "/usr/bin/nvidia-container-runtime"
 # The low-level runtime of the toolkit needs a driver: this one writes down how it is called, and runs runc.
 STAND_IN = '#!/bin/sh\necho "$@" >> /var/log/nvidia-container-runtime.calls\nexec runc "$@"\n'
 SYSTEMS = {"1.6": "debian12-runtimes", "1.7": "debian13-runtimes", "2.4": "debian13-runtimes"}
-CONFIG, DROP_IN, DAEMON = "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml", "/etc/docker/daemon.json"
+CONFIG, DROP_IN, DAEMON = (
+    "/etc/containerd/config.toml",
+    "/etc/containerd/conf.d/99-nvidia.toml",
+    "/etc/docker/daemon.json",
+)
 
-# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the step
-# that is given it fails, or is killed.
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the
+# step that is given it fails, or is killed.
 RUN = f"""
 import json, sys
 from {MODULE}.plugins.module_utils._host._commands import Runner
@@ -56,6 +60,7 @@ DEFAULTS: dict[str, Any] = {
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "toolkit_config": None,
     "restart": True,
     "restart_timeout": 30,
     "root": "/",
@@ -88,7 +93,9 @@ def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
     host = running.hosts[f"containerd{request.param.replace('.', '')}"]
     yield host
     toolkit(host, state="absent")
-    host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}; systemctl restart containerd docker")
+    host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}")
+    host.run(["systemctl", "restart", "containerd"], timeout=120)
+    host.run(["systemctl", "restart", "docker"], timeout=120)
 
 
 def toolkit(
@@ -107,7 +114,7 @@ def toolkit(
 
 def merged(host: Host) -> dict[str, Any]:
     """What containerd makes of its files."""
-    return tomllib.loads(host.run(["containerd", "config", "dump"]).stdout)
+    return tomllib.loads(host.run("containerd config dump || containerd config default").stdout)
 
 
 def handlers(host: Host) -> dict[str, Any]:
@@ -148,3 +155,120 @@ def test_every_runtime_gets_it_once_and_gives_it_back(host: Host) -> None:
     assert not last["failed"], last["msg"]
     assert differences(before, host.snapshot()) == []
     assert "nvidia" not in handlers(host)
+
+
+@pytest.mark.rows("P001", "P002", "P005", "H067", "H068", "H069")
+def test_files_of_others_stay_and_are_followed(host: Host) -> None:
+    text = (
+        "# made by the installer\n"
+        "version = 2\n"
+        'imports = ["/etc/containerd/conf.d/*.toml"]\n'
+        '[plugins."io.containerd.grpc.v1.cri"]\n'
+        '  [plugins."io.containerd.grpc.v1.cri".cni]\n'
+        '    bin_dir = "/opt/other/bin"  # not the default\n'
+        '  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
+        '    runtime_type = "io.containerd.runc.v2"\n'
+        '    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]\n'
+        "      SystemdCgroup = true\n"
+    )
+    host.run("mkdir -p /etc/containerd")
+    host.put(CONFIG, text)
+    host.run(["systemctl", "restart", "containerd"])
+    done = toolkit(host, runtimes=[{"name": "containerd"}])
+    assert not done["failed"], done["msg"]
+    assert host.get(CONFIG).decode() == text
+    assert handlers(host)["nvidia"]["options"]["SystemdCgroup"] is True
+    assert "/opt/other/bin" in json.dumps(merged(host))
+    # The installer comes again, with another folder: our drop-in must not hide that.
+    host.put(CONFIG, text.replace("/opt/other/bin", "/opt/third/bin"))
+    again = toolkit(host, runtimes=[{"name": "containerd"}])
+    assert not again["failed"], again["msg"]
+    assert "/opt/third/bin" in json.dumps(merged(host))
+    assert "/opt/other/bin" not in json.dumps(merged(host))
+    # And without the import.
+    host.put(CONFIG, "".join(line for line in text.splitlines(True) if not line.startswith("imports")))
+    assert "nvidia" not in handlers(host)
+    third = toolkit(host, runtimes=[{"name": "containerd"}])
+    assert CONFIG in {action["target"] for action in third["plan"]}
+    assert "nvidia" in handlers(host)
+    assert toolkit(host, runtimes=[{"name": "containerd"}])["plan"] == []
+
+
+@pytest.mark.rows("H071", "P020")
+def test_containers_run_on_through_the_restart_and_the_reload(host: Host) -> None:
+    host.run(["ctr", "run", "--detach", runtimes.BUSYBOX, "stays"])
+    host.run(["docker", "run", "--detach", "--name", "stays", "--network", "none", runtimes.BUSYBOX])
+    try:
+        pids = containers(host)
+        assert len(pids) == 2
+        done = toolkit(host)
+        assert not done["failed"], done["msg"]
+        assert {action["verb"] for action in done["plan"] if action["id"].startswith("docker-re")} == {"reload"}
+        assert containers(host) == pids
+    finally:
+        host.run("ctr tasks kill --signal KILL stays; docker rm --force stays", check=False)
+        host.run("sleep 1; ctr containers delete stays", check=False)
+
+
+def containers(host: Host) -> set[str]:
+    """Processes of containers, each with the time of its start."""
+    by_ctr = [line.split()[1] for line in host.run(["ctr", "tasks", "list"]).stdout.splitlines()[1:]]
+    by_docker = host.run("docker ps -q | xargs -r docker inspect --format '{{.State.Pid}}'").stdout.split()
+    pids = [pid for pid in (*by_ctr, *by_docker) if pid != "0"]
+    return {f"{pid} {host.run(['stat', '--format=%Y', f'/proc/{pid}']).stdout.strip()}" for pid in pids}
+
+
+@pytest.mark.rows("H072", "P021")
+def test_the_default_runtime_comes_back(host: Host) -> None:
+    host.run("mkdir -p /etc/docker")
+    host.put(DAEMON, '{"default-runtime": "mine", "runtimes": {"mine": {"path": "/usr/sbin/runc"}}}\n')
+    host.run(["systemctl", "restart", "docker"])
+    done = toolkit(host, default_runtime=True)
+    assert not done["failed"], done["msg"]
+    assert docker_default(host) == "nvidia"
+    assert containerd_default(host) == "nvidia"
+    back = toolkit(host, default_runtime=False)
+    assert not back["failed"], back["msg"]
+    assert docker_default(host) == "mine"
+    assert containerd_default(host) == "runc"
+    assert toolkit(host, default_runtime=False)["plan"] == []
+
+
+def docker_default(host: Host) -> str:
+    return host.run(["docker", "info", "--format", "{{.DefaultRuntime}}"]).stdout.strip()
+
+
+def containerd_default(host: Host) -> str:
+    plugins = merged(host)["plugins"]
+    cri = plugins.get("io.containerd.cri.v1.runtime") or plugins["io.containerd.grpc.v1.cri"]
+    return str(cri["containerd"]["default_runtime_name"])
+
+
+def test_a_daemon_that_does_not_come_up_gets_its_old_files_back(host: Host) -> None:
+    """As by a unit that refuses whatever we wrote: the restart fails with the new file only."""
+    guard = f"[Service]\nExecStartPre=/bin/sh -c '! test -e {DROP_IN}'\n"
+    host.run("mkdir -p /etc/systemd/system/containerd.service.d")
+    host.put("/etc/systemd/system/containerd.service.d/guard.conf", guard)
+    host.run(["systemctl", "daemon-reload"])
+    before = host.snapshot()
+    try:
+        failed = toolkit(host, runtimes=[{"name": "containerd"}], restart_timeout=10)
+        assert failed["failed"]
+        assert "The old files are back, and containerd.service runs with them." in failed["msg"]
+        assert host.run(["systemctl", "is-active", "containerd"]).stdout == "active\n"
+        assert "nvidia" not in handlers(host)
+        assert [line for line in differences(before, host.snapshot()) if "gpufleet" not in line] == []
+    finally:
+        host.run("rm -r /etc/systemd/system/containerd.service.d; systemctl daemon-reload")
+        host.run("systemctl reset-failed containerd; systemctl restart containerd")
+
+
+def test_a_file_that_the_daemon_cannot_read_is_left_alone(host: Host) -> None:
+    host.run("mkdir -p /etc/containerd")
+    host.put(CONFIG, "version = 2\n[plugins\n")
+    before = host.snapshot()
+    failed = toolkit(host)
+    assert failed["failed"]
+    assert failed["msg"].startswith("Refused, nothing has been changed.")
+    assert CONFIG in failed["msg"]
+    assert differences(before, host.snapshot()) == []

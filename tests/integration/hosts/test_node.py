@@ -6,10 +6,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import podman
 from ansible_collections.gpufleet.nvidia.tests.testbed.node import Node, pod
+from ansible_collections.gpufleet.nvidia.tests.testbed.node.__main__ import main
 from ansible_collections.gpufleet.nvidia.tests.testbed.node.node import CONFIG, CONTAINERD
 
 pytestmark = pytest.mark.hosts
@@ -33,6 +36,21 @@ BY_HAND = """
   [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
     BinaryName = "/usr/bin/nvidia-container-runtime"
 """
+
+
+def test_the_command_line_starts_finds_and_ends_a_node(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    words = ["--folder", str(tmp_path / "cli"), "gpu-7"]
+    assert main(["up", *words]) == 0
+    assert "gpu-7: Ready after" in capfd.readouterr().out
+    node = Node(tmp_path / "cli", "gpu-7", lasting=True).find()
+    node.apply(pod("stays"))
+    node.wait("pod/stays", "condition=Ready")
+    before = node.container("stays")
+    assert main(["up", *words]) == 0
+    assert node.container("stays") == before
+    assert main(["down", *words]) == 0
+    assert (node.cluster.running(), (tmp_path / "cli").exists()) == ({}, False)
+    assert podman("container", "exists", node.host.id, check=False).returncode == 1
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, runtimes
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus, runtimes
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.__main__ import main
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import TOOLKIT, ensure
 
 pytestmark = pytest.mark.hosts
 
@@ -23,15 +25,13 @@ FORMATS = {"debian12-runtimes": 2, "debian13-runtimes": 2, "upstream": 4}
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
-    """A host of each version of containerd, with it and docker."""
+    """A host of each version of containerd, with it and docker; started as from the command line."""
     with Hosts(tmp_path_factory.mktemp("runtimes")) as hosts:
         for name in CONTAINERD:
             host = hosts.start(name, "debian13-runtimes" if name == "upstream" else name)
             assert enabled(host) == []
-            if name == "upstream":
-                runtimes.install_containerd(host)
-            runtimes.start(host, "containerd", "docker")
-            runtimes.give_image(host, "containerd", "docker", "podman")
+        words = ["runtimes", "--folder", str(hosts.folder), "--upstream", "upstream", "containerd", "docker", "podman"]
+        assert main(words) == 0
         yield hosts
 
 
@@ -94,3 +94,18 @@ def test_containers_go_on_while_containerd_starts_anew(host: Host) -> None:
     assert host.run(["ctr", "tasks", "list"]).stdout.splitlines()[1].split() == before
     assert host.run("docker inspect --format '{{.State.Pid}} {{.State.Running}}' stays").stdout == started
     host.run("docker rm --force stays; ctr tasks kill --signal KILL stays; ctr tasks delete stays; ctr c delete stays")
+
+
+def test_the_real_nvidia_ctk_describes_a_hosts_gpus_and_podman_gives_one_to_a_container(running: Hosts) -> None:
+    host = running.hosts["debian13-runtimes"]
+    gpus.install(host, "--product", "T4", "--count", "2")
+    gpus.install_driver(host)
+    host.restart()
+    for name in TOOLKIT:
+        host.put(f"/usr/bin/{name}", ensure(name), mode=0o755)
+    host.ssh("sudo nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml")
+    listed = host.run(["nvidia-ctk", "cdi", "list"]).stdout.split()
+    assert {"nvidia.com/gpu=0", "nvidia.com/gpu=1", "nvidia.com/gpu=all"} < set(listed)
+    command = ["podman", "run", "--rm", "--network", "none", "--device", "nvidia.com/gpu=1", runtimes.BUSYBOX]
+    found = host.run([*command, "sh", "-c", "cd /dev; echo nvidia*"]).stdout.split()
+    assert found == ["nvidia-modeset", "nvidia-uvm", "nvidia-uvm-tools", "nvidia1", "nvidiactl"]

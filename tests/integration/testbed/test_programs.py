@@ -145,7 +145,7 @@ def test_programs_that_few_tests_need_are_built_only_when_asked_for(
 
 def test_few_programs_wait_until_they_are_asked_for() -> None:
     assert [name for name, program in programs.PROGRAMS.items() if program.asked] == [
-        "nvidia-ctk", "containerd", "ctr", "containerd-shim-runc-v2",
+        "nvidia-ctk", "nvidia-cdi-hook", "containerd", "ctr", "containerd-shim-runc-v2",
     ]  # fmt: skip
 
 

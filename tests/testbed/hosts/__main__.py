@@ -15,7 +15,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import gpus, images, snapshot
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import gpus, images, runtimes, snapshot
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.host import Host, Hosts, sweep
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.podman import HostError, podman, prepare
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import say
@@ -32,6 +32,7 @@ def _parser() -> argparse.ArgumentParser:
         ("down", "end the hosts of a folder, and remove the folder"),
         ("list", "show the hosts of a folder"),
         ("gpus", "give the hosts GPUs: --product NAME --count N, as `nvml-double create` has them"),
+        ("runtimes", "start container runtimes (containerd, docker) and give them an image; podman needs no start"),
         ("ssh", "log in to a host"),
         ("restart", "shut a host down and boot it again"),
         ("mark", "write down what is on the disks"),
@@ -42,6 +43,13 @@ def _parser() -> argparse.ArgumentParser:
         if name == "gpus":
             command.add_argument("--product", action="append", required=True)
             command.add_argument("--count", action="append", required=True)
+            command.add_argument(
+                "--driver", action="store_true", help="and what else of a driver the toolkit looks for"
+            )
+        if name == "runtimes":
+            command.add_argument("runtimes", nargs="+", choices=("containerd", "docker", "podman"))
+            words = "containerd 2.4.2 in place of Debian's there"
+            command.add_argument("--upstream", action="append", default=[], metavar="HOST", help=words)
         if name in ("up", "ssh", "restart"):
             command.add_argument("names", nargs="*" if name == "up" else 1, metavar="NAME")
         if name == "up":
@@ -91,6 +99,17 @@ def _gpus(hosts: Hosts, options: argparse.Namespace) -> int:
         words += ["--product", product, "--count", count]
     for host in hosts.hosts.values():
         gpus.install(host, *words)
+        if options.driver:
+            gpus.install_driver(host)
+    return 0
+
+
+def _runtimes(hosts: Hosts, options: argparse.Namespace) -> int:
+    for host in hosts.hosts.values():
+        if host.name in options.upstream:
+            runtimes.install_containerd(host)
+        runtimes.start(host, *(name for name in options.runtimes if name != "podman"))
+        runtimes.give_image(host, *options.runtimes)
     return 0
 
 
@@ -123,7 +142,7 @@ def _prune() -> int:
 
 
 FOLDER_COMMANDS = {
-    "up": _up, "down": _down, "list": _list, "gpus": _gpus, "ssh": _ssh, "restart": _restart,
+    "up": _up, "down": _down, "list": _list, "gpus": _gpus, "runtimes": _runtimes, "ssh": _ssh, "restart": _restart,
     "mark": _mark, "compare": _compare,
 }  # fmt: skip
 

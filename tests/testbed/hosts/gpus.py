@@ -62,6 +62,19 @@ def install(host: Host, *products: str) -> None:
     host.run("ldconfig; systemctl daemon-reexec; systemctl enable --quiet nvml-double-boot.service")
 
 
+def install_driver(host: Host) -> None:
+    """What else of a driver NVIDIA's toolkit looks for, beside the GPUs that ``install`` gave: device files, which come
+    again at each boot, and the names of its libraries. They are nothing that a program could use."""
+    state, folder = show(host), Path(LIBRARY).parent
+    host.put(f"{folder}/libcuda.so.{state['driver']}", "")
+    host.run(["cp", LIBRARY, f"{folder}/libnvidia-ml.so.{state['driver']}"])
+    nodes = {"nvidiactl": "195:255", "nvidia-uvm": "511:0", "nvidia-uvm-tools": "511:1", "nvidia-modeset": "195:254"}
+    nodes |= {f"nvidia{gpu}": f"195:{gpu}" for gpu in range(len(state["gpus"]))}
+    lines = [f"c /dev/{name} 0666 root root - {number}\n" for name, number in nodes.items()]
+    host.put("/etc/tmpfiles.d/nvidia.conf", "".join(lines))
+    host.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/nvidia.conf"])
+
+
 def host_report(_line: str) -> None:
     """The double is built in seconds; nobody needs to know."""
 

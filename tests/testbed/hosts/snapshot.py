@@ -18,7 +18,21 @@ LEFT_OUT = {
     "/var/lib/sudo",
 }
 
-def content(path):
+# Contents that the last snapshot read, by what changes with every write.
+KNOWN = "/run/snapshot.json"
+try:
+    with open(KNOWN) as file:
+        known = json.load(file)
+except (OSError, ValueError):
+    known = {}
+read = {}
+
+def content(path, found):
+    key = " ".join(str(one) for one in (path, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns))
+    read[key] = known.get(key) or digest_of(path)
+    return read[key]
+
+def digest_of(path):
     digest = hashlib.sha256()
     with open(path, "rb") as file:
         for block in iter(lambda: file.read(1 << 20), b""):
@@ -28,7 +42,7 @@ def content(path):
 def entry(path):
     found = os.lstat(path)
     kind = stat.S_IFMT(found.st_mode)
-    said = os.readlink(path) if kind == stat.S_IFLNK else content(path) if kind == stat.S_IFREG else ""
+    said = os.readlink(path) if kind == stat.S_IFLNK else content(path, found) if kind == stat.S_IFREG else ""
     return [oct(found.st_mode), found.st_uid, found.st_gid, said]
 
 told = {}
@@ -38,6 +52,8 @@ for folder, folders, files in os.walk("/"):
         path = os.path.join(folder, name)
         if path not in LEFT_OUT:
             told[os.fsencode(path).decode("utf-8", "backslashreplace")] = entry(path)
+with open(KNOWN, "w", errors="backslashreplace") as file:
+    json.dump(read, file)
 json.dump(told, sys.stdout)
 """
 

@@ -1,0 +1,238 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Runs on image trees: real layouts of every runtime, where nothing is started or asked."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import Outcome, Tools, container_toolkit
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
+
+PROGRAM = "/usr/bin/nvidia-container-runtime"
+RANCHER = "var/lib/rancher/{}/agent/etc/containerd"
+V2 = 'plugins."io.containerd.grpc.v1.cri".containerd'
+DEFAULTS: dict[str, Any] = {
+    "state": "present",
+    "runtimes": None,
+    "runtime_name": "nvidia",
+    "runtime_path": PROGRAM,
+    "default_runtime": None,
+    "cdi": False,
+    "toolkit_config": None,
+    "restart": True,
+    "restart_timeout": 5,
+}
+
+
+class Image:
+    """A tree with the files of a host."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.put("usr/bin/nvidia-container-runtime", "#!/bin/sh\n", 0o755)
+
+    def put(self, path: str, text: str = "", mode: int = 0o644) -> None:
+        place = self.root / path.lstrip("/")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_text(text)
+        place.chmod(mode)
+
+    def text(self, path: str) -> str:
+        return (self.root / path.lstrip("/")).read_text()
+
+    def run(self, check: bool = False, **options: Any) -> Outcome:
+        params = {**DEFAULTS, **options, "root": str(self.root)}
+        return container_toolkit(params, check, lambda line: None, Tools())
+
+    def state(self) -> dict[str, tuple[int, str]]:
+        """Mode and content of every file."""
+        found = {}
+        for folder, _folders, files in os.walk(self.root):
+            for name in files:
+                path = Path(folder) / name
+                digest = "" if path.is_symlink() else hashlib.sha256(path.read_bytes()).hexdigest()
+                found[str(path.relative_to(self.root))] = (path.lstat().st_mode, digest)
+        return found
+
+
+@pytest.fixture
+def image(tmp_path: Path) -> Image:
+    return Image(tmp_path)
+
+
+def unit(image: Image, name: str, program: str) -> None:
+    image.put(f"usr/lib/systemd/system/{name}.service", f"[Service]\nExecStart={program}\n")
+    image.put(program, "", 0o755)
+
+
+def containerd(image: Image) -> None:
+    unit(image, "containerd", "usr/bin/containerd")
+
+
+def docker(image: Image) -> None:
+    unit(image, "docker", "usr/bin/dockerd")
+    image.put("etc/docker/daemon.json", '{\n  "log-driver": "journald"\n}\n', 0o600)
+
+
+def crio(image: Image) -> None:
+    unit(image, "crio", "usr/bin/crio")
+    image.put("usr/libexec/crio/crun", "", 0o755)
+    image.put("etc/crio/crio.conf", "[crio.runtime]\npids_limit = 1024\n")
+    image.put(
+        "etc/crio/crio.conf.d/10-crio.conf",
+        '[crio.runtime]\ndefault_runtime = "crun"\n[crio.runtime.runtimes.crun]\n'
+        'runtime_path = "/usr/libexec/crio/crun"\nmonitor_path = "/usr/libexec/crio/conmon"\n',
+    )
+
+
+def k3s(image: Image) -> None:
+    unit(image, "k3s", "usr/local/bin/k3s")
+    image.put(f"{RANCHER.format('k3s')}/config.toml", f'version = 2\n[{V2}.runtimes.runc]\nruntime_type = "x"\n')
+
+
+def k3s_with_template(image: Image) -> None:
+    k3s(image)
+    image.put(f"{RANCHER.format('k3s')}/config.toml.tmpl", "# ours\nversion = 2\n{{ if .X }}\nroot = 1\n{{ end }}\n")
+
+
+def rke2(image: Image) -> None:
+    unit(image, "rke2-agent", "usr/local/bin/rke2")
+    image.put(f"{RANCHER.format('rke2')}/config.toml", "version = 3\n")
+    image.put(f"{RANCHER.format('rke2')}/config-v3.toml.tmpl", "version = 3\n# of the site\n")
+
+
+def microk8s(image: Image) -> None:
+    unit(image, "snap.microk8s.daemon-containerd", "snap/bin/microk8s")
+    image.put(
+        "var/snap/microk8s/current/args/containerd-template.toml",
+        f'# rendered at each start\nversion = 2\n[{V2}]\n  snapshotter = "${{SNAPSHOTTER}}"\n'
+        f'  [{V2}.runtimes.runc]\n    runtime_type = "${{RUNTIME_TYPE}}"\n',
+    )
+
+
+def k0s(image: Image) -> None:
+    unit(image, "k0sworker", "usr/local/bin/k0s")
+    image.put("etc/k0s/containerd.toml", "# k0s_managed=true\nversion = 2\n")
+
+
+LAYOUTS = [containerd, docker, crio, k3s, k3s_with_template, rke2, microk8s, k0s]
+
+
+@pytest.mark.rows("H077", "S11", "P009", "P012", "P015")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("default", [None, True])
+def test_each_layout_gets_the_runtime_once_and_is_given_back(image: Image, layout: Any, default: bool | None) -> None:
+    layout(image)
+    before = image.state()
+    planned = image.run(check=True, default_runtime=default)
+    assert image.state() == before
+    done = image.run(default_runtime=default)
+    assert [one.id for one in done.result.plan] == [one.id for one in planned.result.plan]
+    assert [one["after"] for one in done.diff] == [one["after"] for one in planned.diff]
+    held = image.state()
+    again = image.run(default_runtime=default)
+    assert (again.result.changed, again.result.plan) == (False, [])
+    assert image.state() == held
+    image.run(state="absent")
+    assert image.state() == before
+
+
+def test_the_block_of_a_template_is_between_marks(image: Image) -> None:
+    k3s_with_template(image)
+    image.run()
+    text = image.text(f"{RANCHER.format('k3s')}/config.toml.tmpl")
+    assert text.startswith("# ours\nversion = 2\n{{ if .X }}\nroot = 1\n{{ end }}\n")
+    block = text.split("# gpufleet.nvidia: begin\n")[1].split("# gpufleet.nvidia: end")[0]
+    runtimes = parse(block)["plugins"]["io.containerd.grpc.v1.cri"]["containerd"]["runtimes"]
+    assert runtimes["nvidia"]["options"]["BinaryName"] == PROGRAM
+
+
+def test_k3s_without_a_template_needs_a_restart_and_no_file(image: Image) -> None:
+    k3s(image)
+    assert image.run().result.plan == []
+
+
+def test_k3s_gets_a_template_for_what_it_would_not_find(image: Image) -> None:
+    k3s(image)
+    image.put("opt/x/nvidia-container-runtime", "", 0o755)
+    image.run(runtime_name="gpu", runtime_path="/opt/x/nvidia-container-runtime")
+    text = image.text(f"{RANCHER.format('k3s')}/config.toml.tmpl")
+    assert text.startswith('{{ template "base" . }}\n')
+    assert "runtimes.gpu" in text
+
+
+@pytest.mark.rows("H075", "P014")
+def test_crio_tells_the_toolkit_which_program_it_uses(image: Image) -> None:
+    crio(image)
+    image.run()
+    said = parse(image.text("etc/nvidia-container-runtime/config.toml"))
+    assert said["nvidia-container-runtime"]["runtimes"] == ["/usr/libexec/crio/crun", "runc", "crun"]
+    entry = parse(image.text("etc/crio/crio.conf.d/99-nvidia.toml"))["crio"]["runtime"]["runtimes"]["nvidia"]
+    assert entry == {"runtime_path": PROGRAM, "runtime_type": "oci", "monitor_path": "/usr/libexec/crio/conmon"}
+
+
+@pytest.mark.rows("P014")
+def test_a_low_level_program_that_is_missing_is_refused(image: Image) -> None:
+    crio(image)
+    (image.root / "usr/libexec/crio/crun").unlink()
+    before = image.state()
+    with pytest.raises(Failure, match=r"CRI-O runs its containers with /usr/libexec/crio/crun, which is not there"):
+        image.run()
+    assert image.state() == before
+
+
+@pytest.mark.rows("H078")
+def test_settings_of_the_toolkit_are_set_beside_what_is_there(image: Image) -> None:
+    docker(image)
+    image.put("etc/nvidia-container-runtime/config.toml", "# site\n[nvidia-container-cli]\nload-kmods = false # kept\n")
+    image.run(toolkit_config={"nvidia-container-cli.no-cgroups": True})
+    text = image.text("etc/nvidia-container-runtime/config.toml")
+    assert text.startswith("# site\n")
+    assert "load-kmods = false # kept\n" in text
+    assert parse(text)["nvidia-container-cli"] == {"load-kmods": False, "no-cgroups": True}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"runtime_name": "a b"}, "runtime_name: 'a b' is no name"),
+        ({"runtime_path": "nvidia-container-runtime"}, "is no absolute path"),
+        ({"restart_timeout": 0}, "restart_timeout: 0; allowed are seconds from 1 on"),
+        ({"runtimes": [{"name": "foo"}]}, r"runtimes\[0\].name: 'foo' is no runtime; allowed are containerd, docker"),
+        ({"runtimes": [{"name": "crio"}]}, "crio is not on this host; there is docker"),
+        ({"runtimes": [{"name": "docker", "config": "/etc/x.json"}]}, "reads /etc/docker/daemon.json, not /etc/x.json"),
+        ({"runtimes": [{"name": "docker", "colour": "red"}]}, r"runtimes\[0\].colour: colour is no key"),
+        ({"runtimes": [{"name": "docker", "drop_in": "/etc/docker/x.json"}]}, "docker reads no drop-ins"),
+        ({"toolkit_config": {"nvidia-container-cli.nocgroups": True}}, "nvidia-container-cli.no-cgroups"),
+        ({"runtime_path": "/opt/none"}, "/opt/none is not there"),
+    ],
+)
+def test_wrong_options_are_refused_by_name_before_anything_changes(
+    image: Image, options: dict[str, Any], sentence: str
+) -> None:
+    docker(image)
+    before = image.state()
+    with pytest.raises(Failure, match=r"Refused, nothing has been changed") as caught:
+        image.run(**options)
+    assert re.search(sentence, caught.value.msg), caught.value.msg
+    assert image.state() == before
+
+
+def test_what_somebody_else_added_since_stays(image: Image) -> None:
+    docker(image)
+    image.run(default_runtime=True)
+    text = image.text("etc/docker/daemon.json")
+    image.put("etc/docker/daemon.json", text.replace('"journald"', '"journald",\n  "debug": true'), 0o600)
+    done = image.run(state="absent")
+    assert [one.verb for one in done.result.plan] == ["update"]
+    assert image.text("etc/docker/daemon.json") == '{\n  "log-driver": "journald",\n  "debug": true\n}\n'
+    assert not (image.root / "var/lib/gpufleet").exists()
