@@ -74,8 +74,8 @@ def _conflicts(
             found.append(
                 Finding(
                     "docker_flag_conflict", ERROR, f"dockerd is started with {flag}, and {path} says {key} too: it "
-                    f"does not start with both", "docker", path, f"Take {flag} out of the unit of docker (systemctl edit "
-                    f"docker.service), or leave docker out",
+                    f"does not start with both", "docker", path, f"Take {flag} out of docker.service, or "
+                    f"leave docker out",
                 )
             )  # fmt: skip
     if wanted.cdi and daemon is not None and daemon < _CDI_KNOWN:

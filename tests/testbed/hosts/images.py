@@ -58,6 +58,8 @@ RUNTIMES = (
     *("busybox-static", "conntrack", "containerd", "containernetworking-plugins", "docker.io", "ethtool", "iptables"),
     *("podman", "runc", "socat"),
 )
+# Debian's package of dnf's plugins breaks zypper, so each has a system of its own.
+RPM = ("createrepo-c", "gnupg", "rpm")
 # No container runs inside on a disk that is an overlay itself.
 RUNTIMES_VOLUMES = ("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")
 # Whoever needs a runtime starts it: hosts boot faster without, and then it is known which ones run.
@@ -113,6 +115,8 @@ SYSTEMS = {
             "debian13-runtimes", "Debian 13 with runtimes", base="debian13", packages=(*RUNTIMES, "docker-cli"),
             volumes=RUNTIMES_VOLUMES,
         ),
+        System("debian12-dnf", "Debian 12 with dnf", base="debian12", packages=(*RPM, "dnf", "dnf-plugins-core")),
+        System("debian12-zypper", "Debian 12 with zypper", base="debian12", packages=(*RPM, "zypper")),
     )
 }  # fmt: skip
 #: Hosts as they come, with nothing on them that a test would have to ask for.

@@ -22,6 +22,7 @@ RANCHER = "var/lib/rancher/{}/agent/etc/containerd"
 V2 = 'plugins."io.containerd.grpc.v1.cri".containerd'
 DEFAULTS: dict[str, Any] = {
     "state": "present",
+    "packages": "none",
     "runtimes": None,
     "runtime_name": "nvidia",
     "runtime_path": PROGRAM,

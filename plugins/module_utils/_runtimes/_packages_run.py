@@ -1,0 +1,221 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The toolkit's packages on a host: look, carry a plan out, prove it. The journal is one of their own (``COMPONENT``).
+
+with Journal(files, COMPONENT) as journal:
+    seen, findings = look(manager, files, journal, wanted)
+    todo = plan(seen, wanted)
+    apply(todo, manager, files, journal, progress)
+    checks = prove(todo, manager)
+"""
+
+from __future__ import annotations
+
+from typing import Callable, Dict, List, Mapping, Optional, Tuple
+
+from .._host._files import Files
+from .._host._journal import Journal
+from .._host._packages import Manager
+from .._plan import Check, Failure, Finding, Result, errors
+from ._packages import HELD, INSTALLED, NAMES, OBSOLETE, Plan, Seen, Wanted, members, settled
+from ._repository import NAME, Source, old_lists, source
+
+COMPONENT = "container_toolkit_packages"
+DOCKER = "/etc/docker/daemon.json"  # belongs to nvidia-docker2, and is docker's own
+CONFIG = "/etc/nvidia-container-runtime/config.toml"  # the packages' script makes it, and no package owns it
+_FOLDER = "folder "  # notes: a folder that the packages brought
+_FOLDERS = ("/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit")
+
+Progress = Callable[[str], None]
+
+
+def look(manager: Manager, files: Files, journal: Journal, wanted: Wanted) -> Tuple[Seen, List[Finding]]:
+    """What is on the host; reads only. A repository that is not set up is read into a folder of its own.
+
+    Raises Failure where the package manager or the repository cannot be read.
+    """
+    installed = manager.installed([*NAMES, *OBSOLETE])
+    held = manager.held([name for name in NAMES if name in installed])
+    repository, findings = source(wanted.repository, manager.name, files, wanted.accept)
+    changed, before = _differing(repository, manager, files)
+    candidates = None
+    if not errors(findings) and not settled(wanted, installed):
+        names = members(wanted, installed)
+        if repository:
+            candidates = manager.probe(names, repository.text, repository.key)
+        else:
+            candidates = manager.candidates(names)
+    return Seen(manager.name, installed, held, candidates, changed, before, journal.notes()), findings
+
+
+def look_absent(manager: Manager, files: Files, journal: Journal) -> Seen:
+    """What is on the host of what is to go."""
+    installed = manager.installed(NAMES)
+    held = manager.held([name for name in NAMES if name in installed])
+    changed: Dict[str, Optional[str]] = dict.fromkeys(journal.paths())
+    return Seen(manager.name, installed, held, files=changed, notes=journal.notes())
+
+
+def apply(todo: Plan, manager: Manager, files: Files, journal: Journal, progress: Progress) -> List[str]:
+    """Carry out a plan. Returns the ids of its actions. Raises Failure with those that were done, and the rest.
+
+    What fails before a package was touched leaves the repository files as they were found.
+    """
+    work = _Work(todo, manager, files, journal, progress)
+    try:
+        if todo.give_back:
+            work.give_back()
+        else:
+            work.present()
+    except Failure as failure:
+        left = [action.id for action in todo.actions if action.id not in work.done]
+        raise Failure(failure.msg, Result(findings=todo.findings, plan=todo.actions), work.done, left) from None
+    return work.done
+
+
+def prove(todo: Plan, manager: Manager) -> List[Check]:
+    """The end state, as the package manager tells it now."""
+    installed = manager.installed([*NAMES, *OBSOLETE])
+    checks = []
+    if todo.version:
+        there = {name: installed[name] for name in NAMES if name in installed}
+        wrong = {name: version for name, version in there.items() if version != todo.version}
+        wrong.update({name: "not installed" for name in todo.pins if name not in there})
+        told = ", ".join(f"{name} {version}" for name, version in (wrong or there).items())
+        checks.append(Check("packages-version", not wrong, told))
+    if todo.hold:
+        free = [name for name in todo.hold if name not in manager.held(todo.hold)]
+        told = f"not held: {', '.join(free)}" if free else f"held: {', '.join(todo.hold)}"
+        checks.append(Check("packages-held", not free, told))
+    if todo.remove:
+        there_still = [name for name in todo.remove if name in installed]
+        told = f"still there: {', '.join(there_still)}" if there_still else f"gone: {', '.join(todo.remove)}"
+        checks.append(Check("packages-removed", not there_still, told))
+    return checks
+
+
+def _differing(
+    repository: Optional[Source], manager: Manager, files: Files
+) -> Tuple[Dict[str, Optional[str]], Mapping[str, Optional[str]]]:
+    """Repository files to write or remove -> their text; and the text that they have."""
+    if not repository:
+        return {}, {}
+    wanted: Dict[str, Optional[str]] = dict.fromkeys(old_lists(manager.name, files))
+    wanted.update(repository.files())
+    before = {path: files.text(path) for path in wanted}
+    return {path: text for path, text in wanted.items() if before[path] != text}, before
+
+
+class _Work:
+    def __init__(self, todo: Plan, manager: Manager, files: Files, journal: Journal, progress: Progress) -> None:
+        self._todo, self._manager, self._files, self._journal = todo, manager, files, journal
+        self._progress = progress
+        self.done: List[str] = []
+
+    # --- There --------------------------------------------------------------------------------------------------------
+
+    def present(self) -> None:
+        todo = self._todo
+        fresh = not self._journal.paths() and not self._journal.notes()
+        try:
+            self._repository()
+        except Failure:
+            if fresh:
+                self._journal.give_back()
+                self.done = []
+            raise
+        self._remember()
+        if todo.unhold:
+            self._manager.unhold(todo.unhold)
+        if todo.pins:
+            self._install()
+        if todo.hold:
+            self._manager.hold(todo.hold)
+        self._did("hold-", "unhold-")
+        self._remove_obsolete()
+
+    def _repository(self) -> None:
+        for path, text in self._todo.files.items():
+            if text is None:
+                self._journal.remove(path)
+            else:
+                self._journal.make_folder(path.rpartition("/")[0])
+                self._journal.write(path, text)
+        if self._todo.files:
+            self._progress(f"{self._manager.name}: reading the repository")
+            self._manager.refresh(NAME)
+        self._did("repository-")
+
+    def _remember(self) -> None:
+        """What was so before us, written down before it changes."""
+        todo = self._todo
+        if todo.pins:
+            installed = self._manager.installed(list(todo.pins))
+            for name in todo.pins:
+                self._journal.note(INSTALLED + name, installed.get(name, ""))
+            if not installed:
+                for folder in _FOLDERS:
+                    if not self._files.exists(folder):
+                        self._journal.note(_FOLDER + folder, "")
+        changing = {*todo.hold, *todo.unhold}
+        if changing:
+            held = self._manager.held(sorted(changing))
+            for name in sorted(changing):
+                self._journal.note(HELD + name, name in held)
+
+    def _install(self) -> None:
+        todo = self._todo
+        self._progress(f"{self._manager.name}: installing the toolkit's packages, {todo.version}")
+        try:
+            self._manager.install(todo.pins, downgrade=todo.downgrade)
+        except Failure:
+            self._hold_again()
+            raise
+        self._did("install-")
+
+    def _hold_again(self) -> None:
+        """As it was found, so that the next update of the host does not move what this run could not."""
+        there = self._manager.installed(self._todo.unhold)
+        if there:
+            self._manager.hold(list(there))
+
+    def _remove_obsolete(self) -> None:
+        if not self._todo.remove:
+            return
+        docker = self._files.read(DOCKER)
+        # Without purge: docker's configuration is a file of nvidia-docker2, and rpm takes it away all the same.
+        self._manager.remove(self._todo.remove, purge=False)
+        if docker is not None and self._files.read(DOCKER) is None:
+            self._files.write_bytes(DOCKER, docker)
+        self._did("remove-")
+
+    # --- Back ---------------------------------------------------------------------------------------------------------
+
+    def give_back(self) -> None:
+        todo = self._todo
+        if todo.unhold:
+            self._manager.unhold(todo.unhold)
+        if todo.hold:
+            self._manager.hold(todo.hold)
+        self._did("hold-", "unhold-")
+        if todo.remove:
+            self._progress(f"{self._manager.name}: removing the toolkit's packages")
+            self._manager.remove(todo.remove, purge=True)
+        self._did("remove-")
+        self._remains()
+        for key in self._journal.notes():
+            self._journal.forget(key)
+        self._journal.give_back()
+        self._did("repository-")
+
+    def _remains(self) -> None:
+        """What the packages' scripts made, where nothing of it was there before us."""
+        brought = [key[len(_FOLDER) :] for key in self._journal.notes() if key.startswith(_FOLDER)]
+        if CONFIG.rpartition("/")[0] in brought:
+            self._files.remove(CONFIG)
+        for folder in brought:
+            self._files.remove_folder(folder)
+
+    def _did(self, *kinds: str) -> None:
+        self.done += [action.id for action in self._todo.actions if action.id.startswith(kinds)]
