@@ -127,6 +127,46 @@ options:
     description: Whether runtimes inject CDI devices. Those that do so by themselves need nothing.
     type: bool
     default: false
+  cdi_specs:
+    description:
+      - Whether CDI specifications are kept in one place, made anew when they do not fit the driver or the GPUs, and
+        never replaced by empty ones. It needs C(nvidia-ctk) beside O(runtime_path).
+      - A toolkit before 1.18 gets units that make them anew after driver changes; a newer one brings its own.
+    type: bool
+    default: true
+  cdi_spec:
+    description: How specifications are made, where the toolkit's own way does not fit.
+    type: dict
+    suboptions:
+      output:
+        description: The file. V(auto) is where the toolkit's service writes, else V(/etc/cdi/nvidia.yaml).
+        type: str
+        default: auto
+      mode:
+        description: As C(nvidia-ctk cdi generate --mode).
+        type: str
+        default: auto
+      strategies:
+        description: How devices are named.
+        type: list
+        elements: str
+        default: [index, uuid]
+      feature_flags:
+        description: Feature flags of C(nvidia-ctk cdi generate).
+        type: list
+        elements: str
+        default: []
+      disabled_hooks:
+        description: Hooks that specifications do without.
+        type: list
+        elements: str
+        default: []
+      driver_root:
+        description: Where the driver's files are.
+        type: str
+      dev_root:
+        description: Where the device files are.
+        type: str
   toolkit_config:
     description:
       - Settings of the toolkit's own configuration C(/etc/nvidia-container-runtime/config.toml), by dotted key such as
@@ -379,6 +419,19 @@ def main():
             "runtime_path": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
             "default_runtime": {"type": "bool"},
             "cdi": {"type": "bool", "default": False},
+            "cdi_specs": {"type": "bool", "default": True},
+            "cdi_spec": {
+                "type": "dict",
+                "options": {
+                    "output": {"type": "str", "default": "auto"},
+                    "mode": {"type": "str", "default": "auto"},
+                    "strategies": {"type": "list", "elements": "str", "default": ["index", "uuid"]},
+                    "feature_flags": {"type": "list", "elements": "str", "default": []},
+                    "disabled_hooks": {"type": "list", "elements": "str", "default": []},
+                    "driver_root": {"type": "str"},
+                    "dev_root": {"type": "str"},
+                },
+            },
             "toolkit_config": {"type": "dict"},
             "restart": {"type": "bool", "default": True},
             "restart_timeout": {"type": "int", "default": 60},

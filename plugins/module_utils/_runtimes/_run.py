@@ -22,6 +22,7 @@ from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
 from ._repository import Repository
+from ._specs import Specs
 from ._types import Change, Wanted
 
 COMPONENT = "container_toolkit"
@@ -186,6 +187,7 @@ class _Run:
         self._result.findings += buys.findings
         self._result.findings += self._program_missing(jobs) if not buys.pins else []
         settings = self._toolkit_settings(jobs)
+        specs = self._specs(jobs, bool(buys.pins))
         if not jobs and not errors(self._result.findings):
             detail = "no container runtime is on this host"
             self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
@@ -196,17 +198,32 @@ class _Run:
         self._result.plan += [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
         self._result.plan += [action for job in jobs for action in job.actions()]
         self._result.plan += [Action("podman-hook", "delete", one.path, one.reason) for one in hook]
+        if specs:
+            self._result.findings += specs.plan.findings
+            self._result.plan += specs.actions()
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [self._told(job) for job in jobs]}
         if errors(self._result.findings):
             self._result.changed = False
             raise Failure(refusal(self._result.findings), self._result)
         if not self._check:
-            self._act(packages, jobs, hook, journal)
+            self._act(packages, jobs, hook, specs, journal)
             self._result.verified = _packages_run.prove(buys, packages.manager) if packages else []
             self._result.verified += [check for job in jobs for check in prove(job, self._settings)]
+            self._result.verified += specs.prove() if specs else []
             self._refuse_unproved()
         return Outcome(self._result, diff_of(changes))
+
+    def _specs(self, jobs: Sequence[Job], installs: bool) -> Optional[Specs]:
+        """CDI specifications; None where they are left alone, and where nothing is there that makes them."""
+        program = os.path.join(os.path.dirname(self._settings.wanted.program), "nvidia-ctk")
+        wanted = self._live and self._params["cdi_specs"]
+        if not wanted or not (installs or self._files.exists(program)):
+            return None
+        given = self._params["cdi_spec"] or {}
+        specs = Specs(self._files, self._settings.runner or Runner(), self._progress, given, program)
+        specs.prepare([job.target for job in jobs])
+        return specs
 
     def _toolkit_settings(self, jobs: Sequence[Job]) -> List[Change]:
         """The toolkit's own configuration. CRI-O's programs are not on the path, so they are named there."""
@@ -233,7 +250,12 @@ class _Run:
         return [Change(path, text, after, "as asked, read anew for every container")] if after != (text or "") else []
 
     def _act(
-        self, packages: Optional[_Packages], jobs: Sequence[Job], hook: Sequence[Change], journal: Journal
+        self,
+        packages: Optional[_Packages],
+        jobs: Sequence[Job],
+        hook: Sequence[Change],
+        specs: Optional[Specs],
+        journal: Journal,
     ) -> None:
         done: List[str] = []
         fresh = not journal.paths()
@@ -250,6 +272,9 @@ class _Run:
             for change in hook:
                 write(journal, change.path, change.after)
                 done.append("podman-hook")
+            if specs:
+                specs.prepare([job.target for job in jobs])  # anew: packages bring the program and its service
+                done += specs.carry_out(journal)
         except Failure as failure:
             if fresh and not done:
                 journal.give_back()  # folders that were made for the files that are gone again

@@ -63,6 +63,8 @@ DEFAULTS: dict[str, Any] = {
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "cdi_specs": True,
+    "cdi_spec": None,
     "toolkit_config": None,
     "restart": True,
     "restart_timeout": 30,
