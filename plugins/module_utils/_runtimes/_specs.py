@@ -42,12 +42,20 @@ class Specs:
         self._units = _cdi_units.unit_changes(self._files, self.plan.argv, self.plan.output, self._systemd())
 
     def _look(self, targets: Sequence[Target]) -> _cdi.Host:
-        version = (self._files.text("/sys/module/nvidia/version") or "").strip()
+        version = (self._files.text("/sys/module/nvidia/version") or "").strip() or self._by_nvml()
         readers = {target.name: target.version for target in targets if target.version}
         toolkit = self._version([self._wish.program, "--version"])
         return _cdi.Host(
             version, bool(version) or self._installed(), self._uuids() if version else None, readers, toolkit
         )
+
+    def _by_nvml(self) -> str:
+        """The driver's version where its module is not this kernel's own (WSL, containers)."""
+        try:
+            with Nvml() as nvml:
+                return str(nvml.system()["driver"])
+        except (MissingPynvml, NvmlError):
+            return ""
 
     def _version(self, argv: Sequence[str]) -> _cdi.Version:
         try:
