@@ -141,8 +141,8 @@ class Toml:
                 return
         if not isinstance(value, dict):
             raise TomlError(0, f"{path_text(path)} is a table")
-        for name in sorted(value, key=lambda one: isinstance(value[one], dict)):
-            self._set((*path, name), value[name])
+        for name, one in value.items():
+            self._set((*path, name), one)
 
     def _change(self, node: Union[Value, Tables], path: Tuple[str, ...], value: Any) -> None:
         if isinstance(node, Tables):
