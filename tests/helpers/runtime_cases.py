@@ -146,7 +146,7 @@ CASES = [
         HEAD2
         + chosen("runc")
         + runtime("runc", options="SystemdCgroup = true", runtime_type=f'"{RUNC}"')
-        + f'[{V2}.registry]\n  config_path = "/etc/containerd/certs.d"  # mirrors\n'
+        + f'[{V2}.registry]\n  config_path = "/opt/certs.d"  # mirrors\n'
         + '[plugins."io.containerd.internal.v1.opt"]\n  path = "/opt/containerd"\n',
         cdi=True,
         entry=plain(SystemdCgroup=True),

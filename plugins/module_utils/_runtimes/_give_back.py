@@ -9,8 +9,9 @@ import os
 from typing import Any, Dict, List, Optional, Sequence
 
 from .._host._journal import Journal
+from .._host._systemd import Units
 from .._plan import WARNING, Action, Check, Failure, Finding
-from . import _rancher
+from . import _rancher, _specs
 from ._configure import Settings, note, owed
 from ._daemons import Daemon
 from ._find import Target
@@ -29,6 +30,8 @@ class GiveBack:
         self._targets = list(targets)
         self._kept = {kept.path for kept in journal.would_keep()}
         self._edits = [change for path in journal.paths() if path in self._kept for change in self._edit(path)]
+        made = _specs.made_by_us(settings.earlier)
+        self._specs = [path for path in made if settings.files.exists(path)]
         self._waiting = [target for target in self._targets if self._must_start(target)]
 
     def changes(self) -> List[Change]:
@@ -43,6 +46,8 @@ class GiveBack:
         for number, one in enumerate(self._edits):
             verb = "delete" if one.after is None else "update"
             found.append(Action(f"clean-{number}", verb, one.path, reason))
+        for number, path in enumerate(self._specs):
+            found.append(Action(f"cdi-{number}", "delete", path, "it was not there before"))
         for target in self._waiting:
             reason = "its configuration is given back"
             found.append(Action(f"{target.name}-restart", "restart", target.unit, reason, disruptive=True))
@@ -68,14 +73,7 @@ class GiveBack:
             if key.startswith(note("")):
                 self._journal.note(owed(""), True)  # keeps the journal until all is done
                 self._journal.forget(key)
-        self._journal.give_back()
-        for change in self._edits:
-            if change.after is None:
-                self._settings.files.remove(change.path)
-            else:
-                self._settings.files.write(change.path, change.after)
-        for path in self._kept:
-            self._journal.settle(path)
+        self._restore()
         for target in self._waiting:
             self._start(target)
             self._journal.forget(owed(target.unit))
@@ -83,6 +81,22 @@ class GiveBack:
             self._journal.forget(key)
         self._journal.give_back()
         return ids
+
+    def _restore(self) -> None:
+        runner, files = self._settings.runner, self._settings.files
+        stopped = bool(runner and _specs.stop_units(files, runner))
+        self._journal.give_back()
+        if stopped and runner:
+            Units(runner).reload()
+        for path in self._specs:
+            files.remove(path)
+        for change in self._edits:
+            if change.after is None:
+                files.remove(change.path)
+            else:
+                files.write(change.path, change.after)
+        for path in self._kept:
+            self._journal.settle(path)
 
     def _start(self, target: Target) -> None:
         if not self._settings.runner:

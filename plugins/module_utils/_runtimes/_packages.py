@@ -45,7 +45,7 @@ class Wanted:
 class Seen:
     """What is on a host. ``files``: repository files that differ, with the text they should have (None: to remove).
 
-    ``notes`` are those of the journal; ``candidates`` is None where nobody had to ask for them.
+    ``before`` is the text of each now, ``notes`` those of the journal. ``candidates``: None where nobody had to ask.
     """
 
     manager: str
@@ -55,6 +55,7 @@ class Seen:
     files: Mapping[str, Optional[str]] = field(default_factory=dict)
     before: Mapping[str, Optional[str]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
+    findings: Sequence[Finding] = ()
 
     def ours(self, name: str) -> bool:
         """Whether the hold of a package is one that we set."""
@@ -91,10 +92,10 @@ def settled(wanted: Wanted, installed: Mapping[str, str]) -> str:
 
 def plan(seen: Seen, wanted: Wanted) -> Plan:
     """What brings the host to what is wanted. Nothing is to be changed where a finding is an error."""
-    result = Plan(files=dict(seen.files))
-    result.findings += _mixed(seen, wanted)
+    result = Plan(files=dict(seen.files), findings=list(seen.findings))
+    result.findings += _mixed(seen)
     result.version = settled(wanted, seen.installed)
-    if not result.version:
+    if not result.version and seen.candidates is not None:
         result.version, findings = _choose(seen, wanted)
         result.findings += findings
     if result.version:
@@ -109,7 +110,7 @@ def plan(seen: Seen, wanted: Wanted) -> Plan:
 def plan_absent(seen: Seen) -> Plan:
     """The way back: packages that were not there before us go, holds and repository files are as they were."""
     before = {name: str(seen.notes[INSTALLED + name]) for name in NAMES if INSTALLED + name in seen.notes}
-    result = Plan(give_back=True)
+    result = Plan(give_back=True, findings=list(seen.findings))
     result.remove = [name for name, version in before.items() if not version and name in seen.installed]
     stays = {
         name: version for name, version in before.items() if version and seen.installed.get(name, version) != version
@@ -198,7 +199,7 @@ def _order(seen: Seen) -> Any:
 # --- What speaks against it -------------------------------------------------------------------------------------------
 
 
-def _mixed(seen: Seen, wanted: Wanted) -> List[Finding]:
+def _mixed(seen: Seen) -> List[Finding]:
     there = {name: seen.installed[name] for name in NAMES if name in seen.installed}
     if len(set(there.values())) < 2:
         return []

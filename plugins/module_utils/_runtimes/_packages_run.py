@@ -4,7 +4,7 @@
 """The toolkit's packages on a host: look, carry a plan out, prove it. The journal is one of their own (``COMPONENT``).
 
 with Journal(files, COMPONENT) as journal:
-    seen, findings = look(manager, files, journal, wanted)
+    seen = look(manager, files, journal, wanted)
     todo = plan(seen, wanted)
     apply(todo, manager, files, journal, progress)
     checks = prove(todo, manager)
@@ -17,7 +17,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager
-from .._plan import Check, Failure, Finding, Result, errors
+from .._plan import WARNING, Check, Failure, Finding, Result, errors
 from ._packages import HELD, INSTALLED, NAMES, OBSOLETE, Plan, Seen, Wanted, members, settled
 from ._repository import NAME, Source, old_lists, source
 
@@ -30,7 +30,7 @@ _FOLDERS = ("/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit")
 Progress = Callable[[str], None]
 
 
-def look(manager: Manager, files: Files, journal: Journal, wanted: Wanted) -> Tuple[Seen, List[Finding]]:
+def look(manager: Manager, files: Files, journal: Journal, wanted: Wanted) -> Seen:
     """What is on the host; reads only. A repository that is not set up is read into a folder of its own.
 
     Raises Failure where the package manager or the repository cannot be read.
@@ -42,19 +42,27 @@ def look(manager: Manager, files: Files, journal: Journal, wanted: Wanted) -> Tu
     candidates = None
     if not errors(findings) and not settled(wanted, installed):
         names = members(wanted, installed)
-        if repository:
-            candidates = manager.probe(names, repository.text, repository.key)
-        else:
-            candidates = manager.candidates(names)
-    return Seen(manager.name, installed, held, candidates, changed, before, journal.notes()), findings
+        candidates = _candidates(names, repository, manager)
+    return Seen(manager.name, installed, held, candidates, changed, before, journal.notes(), findings)
 
 
-def look_absent(manager: Manager, files: Files, journal: Journal) -> Seen:
+def _candidates(names: List[str], repository: Optional[Source], manager: Manager) -> Mapping[str, List[str]]:
+    if repository:
+        return manager.probe(names, repository.text, repository.key)
+    return manager.candidates(names)
+
+
+def look_absent(manager: Manager, journal: Journal) -> Seen:
     """What is on the host of what is to go."""
     installed = manager.installed(NAMES)
     held = manager.held([name for name in NAMES if name in installed])
-    changed: Dict[str, Optional[str]] = dict.fromkeys(journal.paths())
-    return Seen(manager.name, installed, held, files=changed, notes=journal.notes())
+    kept = [one.path for one in journal.would_keep()]
+    findings = [
+        Finding("left_alone", WARNING, "somebody else has changed it since", path, remedy="Look at it by hand")
+        for path in kept
+    ]
+    files: Dict[str, Optional[str]] = {path: None for path in journal.paths() if path not in kept}
+    return Seen(manager.name, installed, held, files=files, notes=journal.notes(), findings=findings)
 
 
 def apply(todo: Plan, manager: Manager, files: Files, journal: Journal, progress: Progress) -> List[str]:
@@ -206,6 +214,8 @@ class _Work:
         self._remains()
         for key in self._journal.notes():
             self._journal.forget(key)
+        for kept in self._journal.give_back():
+            self._journal.settle(kept.path)
         self._journal.give_back()
         self._did("repository-")
 

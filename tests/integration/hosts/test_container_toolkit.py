@@ -57,11 +57,14 @@ print(json.dumps(dict(result, steps=steps.said, injected=steps.injected)))
 """
 DEFAULTS: dict[str, Any] = {
     "state": "present",
+    "packages": "none",
     "runtimes": None,
     "runtime_name": "nvidia",
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "cdi_specs": True,
+    "cdi_spec": None,
     "toolkit_config": None,
     "restart": True,
     "restart_timeout": 30,
@@ -96,8 +99,7 @@ def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
     yield host
     toolkit(host, state="absent")
     host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}")
-    host.run(["systemctl", "restart", "containerd"], timeout=120)
-    host.run(["systemctl", "restart", "docker"], timeout=120)
+    restart(host)
 
 
 def toolkit(
@@ -304,7 +306,7 @@ def test_what_nvidia_ctk_or_a_person_configured_is_left_alone(host: Host) -> Non
 
 def restart(host: Host) -> None:
     for unit in ("containerd", "docker"):
-        host.run(["systemctl", "restart", unit], timeout=120)
+        host.run(f"systemctl reset-failed {unit}; systemctl restart {unit}", timeout=120)  # not "too often"
 
 
 def unchanged(host: Host) -> None:

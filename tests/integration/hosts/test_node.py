@@ -99,3 +99,12 @@ def test_the_role_lets_the_pod_start_and_kubelet_and_other_pods_go_on(node: Node
     assert (node.container("other"), node.host.run("pidof kubelet").stdout) == (before, kubelet)
     assert not [line for line in calls if before[0] in line]
     assert node.host.run(["systemctl", "is-active", "kubelet", "containerd"]).stdout == "active\nactive\n"
+
+
+def test_a_node_comes_back_with_its_pods_after_a_boot(node: Node) -> None:
+    node.apply(pod("kept"))
+    node.wait("pod/kept", "condition=Ready")
+    node.host.restart()
+    node.wait("pod/kept", "jsonpath={.status.containerStatuses[0].restartCount}=1")
+    node.wait("pod/kept", "condition=Ready")
+    node.wait(f"node/{node.name}", "condition=Ready")

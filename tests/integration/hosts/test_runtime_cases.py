@@ -93,12 +93,13 @@ def command(case: Case) -> list[str]:
 
 def answers(host: Host, cases: list[Case], version: tuple[int, int]) -> list[dict[str, Any]]:
     """What the host makes of the files of each case: as they are, as we change them, as nvidia-ctk does."""
+    built_in = containerd_of(host.run(["containerd", "config", "default"]).stdout)["runtimes"]
     jobs = []
     for case in cases:
         files = given(case)
         before = dict(files.files)
         if not case.refused:
-            files.take(planned(case, files, version))
+            files.take(planned(case, files, version, built_in))
         jobs.append({"kind": case.kind, "before": before, "ours": files.files, "command": command(case)})
     host.run("rm -rf /tmp/cases")
     found: list[dict[str, Any]] = json.loads(
@@ -109,7 +110,7 @@ def answers(host: Host, cases: list[Case], version: tuple[int, int]) -> list[dic
 
 def containerd_of(dump: str) -> dict[str, Any]:
     plugins = tomllib.loads(dump)["plugins"]
-    found: dict[str, Any] = next(plugins[name]["containerd"] for name in PLUGINS if name in plugins)
+    found: dict[str, Any] = next((plugins[name]["containerd"] for name in PLUGINS if name in plugins), {"runtimes": {}})
     return found
 
 

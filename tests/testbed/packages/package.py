@@ -51,6 +51,7 @@ class Package:
 
     def unpack(self, folder: Path) -> None:
         """Its files below a folder."""
+        folder.mkdir(parents=True)
         for path, (content, mode) in self.files.items():
             place = folder / path.lstrip("/")
             place.parent.mkdir(parents=True, exist_ok=True)
