@@ -239,7 +239,8 @@ class Toml:
     def _change_items(self, node: Value, value: List[Any]) -> str:
         """The text with items taken out, changed and added; those that stay keep their comments."""
         edits: List[Edit] = []
-        old, new = [[value_text(one) for one in items] for items in (node.data, value)]
+        literal = self._text[node.items[0].start] == "'"
+        old, new = [[value_text(one, literal) for one in items] for items in (node.data, value)]
         for verb, first, end, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if verb == "equal":
                 continue

@@ -134,6 +134,7 @@ def test_items_of_an_array_keep_their_comments() -> None:
     assert edited("a = [1, 2]\n", "a", to=[2]) == "a = [2]\n"
     assert edited("a = [ 1 ]\n", "a", to=[1, 2]) == "a = [ 1, 2 ]\n"
     assert edited("a = [\n 1\n ,2\n]\n", "a", to=[2]) == "a = [\n 2\n]\n"
+    assert edited("a = ['x']\n", "a", to=["x", "y", "it's"]) == "a = ['x', 'y', \"it's\"]\n"
     assert edited("a = [1, 2]\n", "a", to=[]) == "a = []\n"
 
 
