@@ -48,7 +48,7 @@ ran = []
 def watch(moment, what):
     if moment == "before":
         ran.append(what)
-    if moment == "before" and asked.get("fail", "-") in what and len(ran) > 1:
+    if moment == "before" and asked.get("fail") and asked["fail"] in what:
         raise Failure("the disk is full")
 told = {{"done": [], "checks": [], "error": ""}}
 files, runner = Files(watch=watch), Runner(watch)
@@ -87,7 +87,11 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     repository.apt(debs, folder / "all/stable/deb/amd64", key)
     lacking = [one for one in debs if (one.name, one.version) != ("libnvidia-container1", "1.20.2")]
     repository.apt(lacking, folder / "lacking/stable/deb/amd64", key)
-    rpms = [*toolkit.packages(programs, kind="rpm"), *toolkit.obsolete(), Package("filler", "1.0")]
+    rpms = [
+        *toolkit.packages(programs, kind="rpm"),
+        *toolkit.obsolete(),
+        Package("filler", "1.0", provides=("/bin/sh",)),
+    ]
     with Hosts(tmp_path_factory.mktemp("hosts")) as hosts:
         for name in SYSTEMS:
             host = hosts.start(name, name, "--volume", f"{folder}:{SHARED}:ro")
@@ -370,7 +374,7 @@ def test_what_fails_leaves_the_rest_as_it_was_and_the_next_run_goes_on(host: Hos
     told = run(host, version="1.19.1", fail=refresh)
     assert told["error"] == "the disk is full"
     assert told["done"] == []
-    assert differences(before, host.snapshot()) == []
+    assert own(differences(before, host.snapshot())) == []
 
     good(run(host, version="1.19.1"))
     told = run(host, version="1.20.2", fail=install)

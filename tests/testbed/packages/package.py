@@ -31,6 +31,7 @@ class Package:
     version: str
     release: str = "1"
     depends: tuple[tuple[str, str, str], ...] = ()
+    provides: tuple[str, ...] = ()
     files: dict[str, Content] = field(default_factory=dict)
     config: tuple[str, ...] = ()
     after: str = ""
@@ -42,7 +43,7 @@ class Package:
 
     def key(self) -> str:
         """What it is made from, as 16 hexadecimal digits."""
-        parts = (self.name, self.full, self.depends, self.config, self.after, self.before_removal)
+        parts = (self.name, self.full, self.depends, self.provides, self.config, self.after, self.before_removal)
         digest = hashlib.sha256(repr((*parts, RECIPE)).encode())
         for path, (content, mode) in sorted(self.files.items()):
             data = content.read_bytes() if isinstance(content, Path) else content
@@ -96,6 +97,7 @@ def _control(package: Package, folder: Path) -> None:
         "Architecture: amd64",
         f"Maintainer: {MAINTAINER}",
         *([f"Depends: {needs}"] if needs else []),
+        *([f"Provides: {', '.join(package.provides)}"] if package.provides else []),
         "Description: made by the testbed",
     ]
     (folder / "control").write_text("\n".join(lines) + "\n")
@@ -125,6 +127,7 @@ def spec(package: Package, folder: str) -> str:
         "License: none",
         "AutoReqProv: no",
         *needs,
+        *(f"Provides: {name}" for name in package.provides),
         "%description",
         "Made by the testbed.",
         "%install",
