@@ -33,10 +33,8 @@ def plan(
         document.set(["default-runtime"], wanted.name)
         proposal.earlier = str(now)
     elif wanted.default is False and now == wanted.name:
-        if earlier:
-            document.set(["default-runtime"], earlier)
-        else:
-            document.delete(["default-runtime"])
+        # By name: a key that is gone counts as unchanged when Docker reloads.
+        document.set(["default-runtime"], earlier or "runc")
     if at(document.data, "runtimes", wanted.name, "path") != wanted.program:
         document.set(["runtimes", wanted.name, "path"], wanted.program)
     if wanted.cdi and _needs_cdi(document.data, daemon):

@@ -13,6 +13,7 @@ from .._host._systemd import Units
 from .._plan import WARNING, Action, Check, Failure, Finding
 from . import _rancher, _specs
 from ._configure import Settings, note, owed
+from ._cri import NoAnswer
 from ._daemons import Daemon
 from ._find import Target
 from ._json import Json, JsonError
@@ -103,13 +104,29 @@ class GiveBack:
             return
         daemon = Daemon(target, self._settings.runner, self._settings.progress)
         try:
-            daemon.activate()
+            if target.name == "docker":
+                self._forget_in_docker(target)
+            daemon.activate(reloads=target.name == "docker")
             if target.name != "podman":
                 daemon.wait(None, self._settings.timeout)
+            self._journal.give_back()
         except Failure as failure:
             raise Failure(
                 f"The files are as they were found, and {target.name} does not come up: {failure.msg}"
             ) from None
+
+    def _forget_in_docker(self, target: Target) -> None:
+        """Docker takes what its file does not say for unchanged when it reloads: so for the reload, and until the next
+        ``give_back``, the file says it. A restart would stop all containers."""
+        text = self._settings.reader.text(target.config)
+        document = Json(text or "")
+        for key in ("runtimes", "features"):
+            if key not in document.data:
+                document.set([key], {})
+        if "default-runtime" not in document.data:
+            document.set(["default-runtime"], "runc")
+        if document.text() != (text or ""):
+            self._journal.write(target.config, document.text())
 
     def prove(self) -> List[Check]:
         """By each daemon's own words."""
@@ -123,7 +140,21 @@ class GiveBack:
                 there = self._settings.wanted.name in daemon.runtimes(merged)
                 detail = "is configured by somebody else still" if there else "is in its configuration no longer"
                 checks.append(Check(f"{target.name}-files", True, f"{self._settings.wanted.name} {detail}"))
+            elif target.name == "docker" and target in self._waiting:
+                checks.append(self._prove_docker(daemon))
         return checks
+
+    def _prove_docker(self, daemon: Daemon) -> Check:
+        name, target = self._settings.wanted.name, daemon.target
+        try:
+            there = daemon.live().handler(name) is not None
+        except NoAnswer as error:
+            return Check("docker-live", False, error.msg)
+        told = Json(self._settings.reader.text(target.config) or "").data
+        said = name in table(told.get("runtimes"))
+        if there and not said:
+            return Check("docker-live", False, f"it has the runtime {name} still. Restart {target.unit} when it may")
+        return Check("docker-live", True, f"it has what {target.config} says")
 
     # --- What is to do --------------------------------------------------------------------------------------------
 

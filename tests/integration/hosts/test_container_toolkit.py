@@ -159,6 +159,7 @@ def test_every_runtime_gets_it_once_and_gives_it_back(host: Host) -> None:
     assert not last["failed"], last["msg"]
     assert differences(before, host.snapshot()) == []
     assert "nvidia" not in handlers(host)
+    assert "nvidia" not in docker_runtimes(host)
 
 
 @pytest.mark.rows("P001", "P002", "P005", "H067", "H068", "H069")
@@ -236,6 +237,27 @@ def test_the_default_runtime_comes_back(host: Host) -> None:
     assert docker_default(host) == "mine"
     assert containerd_default(host) == "runc"
     assert toolkit(host, default_runtime=False)["plan"] == []
+
+
+@pytest.mark.rows("P021")
+def test_what_was_the_default_is_none_any_more_when_it_is_given_back(host: Host) -> None:
+    """Without a daemon.json before: Docker takes a key that is gone for unchanged."""
+    host.run(["docker", "run", "--detach", "--name", "stays", "--network", "none", runtimes.BUSYBOX])
+    try:
+        before, pids = host.snapshot(), containers(host)
+        assert not toolkit(host, default_runtime=True)["failed"]
+        assert docker_default(host) == "nvidia"
+        done = toolkit(host, state="absent")
+        assert not done["failed"], done["msg"]
+        assert (docker_default(host), "nvidia" in docker_runtimes(host)) == ("runc", False)
+        assert containerd_default(host) == "runc"
+        assert (differences(before, host.snapshot()), containers(host)) == ([], pids)
+    finally:
+        host.run("docker rm --force stays", check=False)
+
+
+def docker_runtimes(host: Host) -> list[str]:
+    return list(json.loads(host.run(["docker", "info", "--format", "{{json .Runtimes}}"]).stdout))
 
 
 def docker_default(host: Host) -> str:
