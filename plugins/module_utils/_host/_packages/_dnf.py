@@ -71,6 +71,12 @@ class Dnf:
                 done,
             )
 
+    def keys(self) -> List[str]:
+        return rpm_keys(self._runner)
+
+    def distrust(self, keys: Sequence[str]) -> None:
+        rpm_distrust(self._runner, keys)
+
     def install(self, pins: Mapping[str, str], *, downgrade: bool) -> None:
         wanted = pinned(pins, "-")
         if not wanted:
