@@ -153,9 +153,9 @@ class _Work:
                 self._journal.write(path, text)
         if self._todo.files:
             self._progress(f"{self._manager.name}: reading the repository")
-            known = self._manager.keys()
+            known = self._manager.trusted()
             self._manager.refresh(NAME)
-            for key in self._manager.keys():
+            for key in self._manager.trusted():
                 if key not in known:
                     self._journal.note(_KEY + key, "")
         self._did("repository-")

@@ -94,7 +94,7 @@ class Apt:
                 done,
             )
 
-    def keys(self) -> List[str]:
+    def trusted(self) -> List[str]:
         return []
 
     def distrust(self, keys: Sequence[str]) -> None:

@@ -51,7 +51,7 @@ class Manager(Protocol):
         Raises ``Failure`` where one of them cannot be read.
         """
 
-    def keys(self) -> List[str]:
+    def trusted(self) -> List[str]:
         """Keys that the package manager itself keeps as trusted (rpm's ``gpg-pubkey-...``; apt has files instead)."""
 
     def distrust(self, keys: Sequence[str]) -> None:
@@ -124,7 +124,7 @@ def rpm_installed(runner: Runner, names: Sequence[str]) -> Dict[str, str]:
 
 
 def rpm_keys(runner: Runner) -> List[str]:
-    """``Manager.keys`` of rpm."""
+    """``Manager.trusted`` of rpm."""
     done = runner.run(
         ["rpm", "-q", "--qf", r"%{NAME}-%{VERSION}-%{RELEASE}\n", "gpg-pubkey"], check=False, timeout=READ
     )

@@ -82,7 +82,7 @@ class Zypper:
         else:
             self._call(["refresh"], "read its repositories", REFRESH)
 
-    def keys(self) -> List[str]:
+    def trusted(self) -> List[str]:
         return rpm_keys(self._runner)
 
     def distrust(self, keys: Sequence[str]) -> None:
