@@ -35,6 +35,54 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  packages:
+    description:
+      - Which packages of the toolkit are installed, all at one version. V(base) is enough for CDI alone, V(none) leaves
+        packages alone.
+      - In an image tree (O(root)) packages are left alone.
+    type: str
+    choices: [full, base, none]
+    default: full
+  version:
+    description: Version of the packages, such as V(1.20.2) or V(1.20.2-1), or V(latest). Without it what is installed
+      stays, and the newest is installed where nothing is. Only a version that is asked for can be lower than before.
+    type: str
+  hold:
+    description: Whether the packages are held, so that an update of the host does not move them.
+    type: bool
+    default: true
+  repository:
+    description: Repository that has the packages. Without it, those that the host has.
+    type: dict
+    suboptions:
+      url:
+        description: Address of the repository, or of a mirror of it.
+        type: str
+        required: true
+      path:
+        description: Part below the address, where a mirror has another one.
+        type: str
+      key:
+        description: Public key, in letters.
+        type: str
+      key_file:
+        description: File on the host that has the public key.
+        type: path
+      experimental:
+        description: Whether versions that are no releases yet are taken.
+        type: bool
+        default: false
+  package_manager:
+    description: Package manager of the host.
+    type: str
+    choices: [auto, apt, dnf, zypper]
+    default: auto
+  accept:
+    description: Findings that do not stop the run, by id. V(insecure_version) accepts versions with known
+      vulnerabilities, V(held) packages that somebody else holds, V(unsigned_repository) one without a key.
+    type: list
+    elements: str
+    default: []
   runtimes:
     description: Runtimes to configure. Without it, every runtime that is on the host.
     type: list
@@ -79,6 +127,46 @@ options:
     description: Whether runtimes inject CDI devices. Those that do so by themselves need nothing.
     type: bool
     default: false
+  cdi_specs:
+    description:
+      - Whether CDI specifications are kept in one place, made anew when they do not fit the driver or the GPUs, and
+        never replaced by empty ones. It needs C(nvidia-ctk) beside O(runtime_path).
+      - A toolkit before 1.18 gets units that make them anew after driver changes; a newer one brings its own.
+    type: bool
+    default: true
+  cdi_spec:
+    description: How specifications are made, where the toolkit's own way does not fit.
+    type: dict
+    suboptions:
+      output:
+        description: The file. V(auto) is where the toolkit's service writes, else V(/etc/cdi/nvidia.yaml).
+        type: str
+        default: auto
+      mode:
+        description: As C(nvidia-ctk cdi generate --mode).
+        type: str
+        default: auto
+      strategies:
+        description: How devices are named.
+        type: list
+        elements: str
+        default: [index, uuid]
+      feature_flags:
+        description: Feature flags of C(nvidia-ctk cdi generate).
+        type: list
+        elements: str
+        default: []
+      disabled_hooks:
+        description: Hooks that specifications do without.
+        type: list
+        elements: str
+        default: []
+      driver_root:
+        description: Where the driver's files are.
+        type: str
+      dev_root:
+        description: Where the device files are.
+        type: str
   toolkit_config:
     description:
       - Settings of the toolkit's own configuration C(/etc/nvidia-container-runtime/config.toml), by dotted key such as
@@ -111,6 +199,13 @@ seealso:
 EXAMPLES = r"""
 - name: Every runtime of the host
   gpufleet.nvidia.container_toolkit:
+
+- name: One version of the packages, from a mirror
+  gpufleet.nvidia.container_toolkit:
+    version: 1.20.2
+    repository:
+      url: https://mirror.example.com/nvidia-container-toolkit
+      key_file: /etc/pki/mirror.asc
 
 - name: Docker alone, with the NVIDIA runtime as its default
   gpufleet.nvidia.container_toolkit:
@@ -173,7 +268,8 @@ plan:
       returned: always
       type: str
     verb:
-      description: One of V(create), V(update), V(delete), V(restore), V(restart), V(reload).
+      description: One of V(create), V(update), V(delete), V(restore), V(restart), V(reload), V(install),
+        V(upgrade), V(downgrade), V(remove), V(hold), V(unhold).
       returned: always
       type: str
     target:
@@ -189,7 +285,7 @@ plan:
       returned: always
       type: bool
     before:
-      description: Empty; the diff has files before and after.
+      description: Version of a package. Of files nothing; the diff has them.
       returned: always
       type: raw
     after:
@@ -224,7 +320,7 @@ found:
           returned: always
           type: str
         version:
-          description: Major and minor version of its program. Empty where it cannot be asked.
+          description: Version of its program. Empty where it cannot be asked.
           returned: always
           type: str
         running:
@@ -284,6 +380,21 @@ def main():
     module = AnsibleModule(
         argument_spec={
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+            "packages": {"type": "str", "choices": ["full", "base", "none"], "default": "full"},
+            "version": {"type": "str"},
+            "hold": {"type": "bool", "default": True},
+            "repository": {
+                "type": "dict",
+                "options": {
+                    "url": {"type": "str", "required": True},
+                    "path": {"type": "str"},
+                    "key": {"type": "str", "no_log": False},
+                    "key_file": {"type": "path"},
+                    "experimental": {"type": "bool", "default": False},
+                },
+            },
+            "package_manager": {"type": "str", "choices": ["auto", "apt", "dnf", "zypper"], "default": "auto"},
+            "accept": {"type": "list", "elements": "str", "default": []},
             "runtimes": {
                 "type": "list",
                 "elements": "dict",
@@ -308,6 +419,19 @@ def main():
             "runtime_path": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
             "default_runtime": {"type": "bool"},
             "cdi": {"type": "bool", "default": False},
+            "cdi_specs": {"type": "bool", "default": True},
+            "cdi_spec": {
+                "type": "dict",
+                "options": {
+                    "output": {"type": "str", "default": "auto"},
+                    "mode": {"type": "str", "default": "auto"},
+                    "strategies": {"type": "list", "elements": "str", "default": ["index", "uuid"]},
+                    "feature_flags": {"type": "list", "elements": "str", "default": []},
+                    "disabled_hooks": {"type": "list", "elements": "str", "default": []},
+                    "driver_root": {"type": "str"},
+                    "dev_root": {"type": "str"},
+                },
+            },
             "toolkit_config": {"type": "dict"},
             "restart": {"type": "bool", "default": True},
             "restart_timeout": {"type": "int", "default": 60},

@@ -220,7 +220,7 @@ found:
   type: dict
   contains:
     gpus:
-      description: All GPUs of the host.
+      description: GPUs of the host. One that does not answer is missing, and has a finding C(mig.silent-gpu).
       returned: always
       type: list
       elements: dict

@@ -16,6 +16,8 @@ import time
 from dataclasses import dataclass
 
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.images import SYSTEMS
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import PROGRAMS
 
 PYTHON = sys.executable
 HERE = "ansible_collections.gpufleet.nvidia.tests"
@@ -59,6 +61,18 @@ STAGES: tuple[Stage, ...] = (
     ),
     pytest_stage("gates-fail", "each gate fails on a planted fault", "tests/gates", *QUICK),
     pytest_stage("long", "tests marked long", "tests", "-m", "long and not hosts", long=True),
+    Stage(
+        "host-programs",
+        "NVIDIA's toolkit and containerd for hosts, built where the cache lacks them",
+        (PYTHON, "-m", f"{HERE}.testbed.programs", *(name for name, one in PROGRAMS.items() if one.asked)),
+        long=True,
+    ),
+    Stage(
+        "host-images",
+        "images of hosts, made where they are not there",
+        (PYTHON, "-m", f"{HERE}.testbed.hosts", "images", *SYSTEMS),
+        long=True,
+    ),
     pytest_stage("hosts", "on systemd hosts in podman", "tests/integration", "-m", "hosts", long=True),
     Stage(
         "host-roles",

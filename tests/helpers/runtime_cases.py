@@ -146,7 +146,7 @@ CASES = [
         HEAD2
         + chosen("runc")
         + runtime("runc", options="SystemdCgroup = true", runtime_type=f'"{RUNC}"')
-        + f'[{V2}.registry]\n  config_path = "/etc/containerd/certs.d"  # mirrors\n'
+        + f'[{V2}.registry]\n  config_path = "/opt/certs.d"  # mirrors\n'
         + '[plugins."io.containerd.internal.v1.opt"]\n  path = "/opt/containerd"\n',
         cdi=True,
         entry=plain(SystemdCgroup=True),
@@ -261,7 +261,8 @@ CASES = [
         json.dumps({"default-runtime": "nvidia", "runtimes": {"nvidia": {"path": P}}}),
         set_default=False,
         entry={"path": P},
-        ours="the default that was there before comes back, not always runc",
+        default="runc",
+        ours="the default that was there before comes back, runc where that is not known",
     ),
     Case(
         30,
@@ -270,7 +271,6 @@ CASES = [
         '{"features": {"buildkit": true}}',
         cdi=True,
         entry={"path": P},
-        ours="features that are there stay; nvidia-ctk drops them",
     ),
     Case(31, "no drop-ins", "docker", "{}", entry={"path": P}, ours="drop_in of docker is refused, too"),
     Case(32, "nothing to copy", "crio", "", entry={"runtime_path": P, "runtime_type": "oci"}),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from ._tree import Tree
 
@@ -58,11 +58,57 @@ def _spec(tree: Tree, path: str) -> Optional[Spec]:
             tree.problems.add(tree.part, path, "is empty", "Make it again: nvidia-ctk cdi generate.")
         return None
     try:
-        kind, version, names = _json(text) if path.endswith(".json") else _yaml(text)
+        return parsed(path, text)
     except ValueError as error:
         tree.problems.add(tree.part, path, f"is no specification: {error}", "Make it again: nvidia-ctk cdi generate.")
         return Spec(path)
+
+
+def parsed(path: str, text: str) -> Spec:
+    """One specification. Raises ValueError for what is none."""
+    kind, version, names = _json(text) if path.endswith(".json") else _yaml(text)
     return Spec(path, kind, version, names, sorted(set(_DRIVER.findall(text))))
+
+
+def host_paths(text: str) -> Dict[str, Optional[int]]:
+    """Paths of the host that a specification names, with the major number where it tells one."""
+    found: Dict[str, Optional[int]] = {}
+    for item in _json_items(text) if text.lstrip().startswith("{") else _yaml_items(text):
+        path, major = item.get("hostPath") or item.get("path"), str(item.get("major", ""))
+        if isinstance(path, str) and path.startswith("/"):
+            found[path] = int(major) if major.isdigit() else found.get(path)
+    return found
+
+
+def _json_items(text: str) -> Iterator[Mapping[str, Any]]:
+    try:
+        todo = [json.loads(text)]
+    except (ValueError, RecursionError):
+        return
+    while todo:
+        value = todo.pop()
+        if isinstance(value, dict):
+            yield value
+            todo += value.values()
+        elif isinstance(value, list):
+            todo += value
+
+
+def _yaml_items(text: str) -> Iterator[Mapping[str, Any]]:
+    """Items of block lists, each key with its scalar."""
+    at: Dict[int, Dict[str, str]] = {}
+    for line in text.splitlines():
+        found = _KEY.match(line.rstrip())
+        if not found:
+            continue
+        column = len(found["indent"]) + len(found["dash"])
+        for ended in [one for one in at if one > column or (found["dash"] and one == column)]:
+            yield at.pop(ended)
+        if found["dash"]:
+            at[column] = {}
+        if column in at:
+            at[column][found["key"]] = _scalar(found["value"] or "")
+    yield from at.values()
 
 
 def _json(text: str) -> Tuple[str, str, List[str]]:

@@ -99,10 +99,10 @@ class Daemon:
         """What the running daemon lacks of the runtime as it is wanted; "" where it has all. Raises NoAnswer."""
         return _lacks(self.live(), wanted)
 
-    def activate(self) -> str:
-        """Have the daemon read its files; what was done."""
+    def activate(self, reloads: bool = True) -> str:
+        """Have the daemon read its files, by a reload where it can and may; what was done."""
         unit = self.target.unit
-        if self.target.name in _RELOADS and self._units.state(unit).running:
+        if reloads and self.target.name in _RELOADS and self._units.state(unit).running:
             self._progress(f"reloading {unit}")
             self._runner.run(["systemctl", "reload", "--", unit], timeout=120)
             return "reload"

@@ -33,10 +33,8 @@ def plan(
         document.set(["default-runtime"], wanted.name)
         proposal.earlier = str(now)
     elif wanted.default is False and now == wanted.name:
-        if earlier:
-            document.set(["default-runtime"], earlier)
-        else:
-            document.delete(["default-runtime"])
+        # By name: a key that is gone counts as unchanged when Docker reloads.
+        document.set(["default-runtime"], earlier or "runc")
     if at(document.data, "runtimes", wanted.name, "path") != wanted.program:
         document.set(["runtimes", wanted.name, "path"], wanted.program)
     if wanted.cdi and _needs_cdi(document.data, daemon):
@@ -74,8 +72,8 @@ def _conflicts(
             found.append(
                 Finding(
                     "docker_flag_conflict", ERROR, f"dockerd is started with {flag}, and {path} says {key} too: it "
-                    f"does not start with both", "docker", path, f"Take {flag} out of the unit of docker (systemctl edit "
-                    f"docker.service), or leave docker out",
+                    f"does not start with both", "docker", path, f"Take {flag} out of docker.service, or "
+                    f"leave docker out",
                 )
             )  # fmt: skip
     if wanted.cdi and daemon is not None and daemon < _CDI_KNOWN:

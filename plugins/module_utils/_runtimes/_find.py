@@ -39,7 +39,7 @@ _CONFIG_FLAGS = {
     "containerd": ("--config", "-c"), "docker": ("--config-file",), "crio": ("--config", "-c"),
 }  # fmt: skip
 _SOCKET_FLAGS = {"containerd": ("--address", "-a"), "docker": ("--host", "-H"), "crio": ("--listen",)}
-_VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.\d+")
+_VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
 
 @dataclass
@@ -201,7 +201,7 @@ def _target(found: _state.Runtime, runner: Optional[Runner]) -> Target:
     if target.config != config and target.drop_in.startswith(os.path.dirname(config)):
         below = os.path.relpath(drop_in, os.path.dirname(config))
         target.drop_in = os.path.join(os.path.dirname(target.config), below)
-    if target.program and found.name in _CONFIG_FLAGS:
+    if target.program and found.name in (*_CONFIG_FLAGS, "podman"):
         target.version = _version(runner, target.program)
     return target
 
@@ -241,4 +241,4 @@ def _version(runner: Runner, program: str) -> Version:
     except CommandFailed:
         return None
     found = _VERSION.search(done.out)
-    return (int(found.group(1)), int(found.group(2))) if found else None
+    return tuple(int(part) for part in found.groups()) if found else None

@@ -9,9 +9,11 @@ import os
 from typing import Any, Dict, List, Optional, Sequence
 
 from .._host._journal import Journal
+from .._host._systemd import Units
 from .._plan import WARNING, Action, Check, Failure, Finding
-from . import _rancher
+from . import _rancher, _specs
 from ._configure import Settings, note, owed
+from ._cri import NoAnswer
 from ._daemons import Daemon
 from ._find import Target
 from ._json import Json, JsonError
@@ -29,6 +31,8 @@ class GiveBack:
         self._targets = list(targets)
         self._kept = {kept.path for kept in journal.would_keep()}
         self._edits = [change for path in journal.paths() if path in self._kept for change in self._edit(path)]
+        made = _specs.made_by_us(settings.earlier)
+        self._specs = [path for path in made if settings.files.exists(path)]
         self._waiting = [target for target in self._targets if self._must_start(target)]
 
     def changes(self) -> List[Change]:
@@ -43,6 +47,8 @@ class GiveBack:
         for number, one in enumerate(self._edits):
             verb = "delete" if one.after is None else "update"
             found.append(Action(f"clean-{number}", verb, one.path, reason))
+        for number, path in enumerate(self._specs):
+            found.append(Action(f"cdi-{number}", "delete", path, "it was not there before"))
         for target in self._waiting:
             reason = "its configuration is given back"
             found.append(Action(f"{target.name}-restart", "restart", target.unit, reason, disruptive=True))
@@ -68,14 +74,7 @@ class GiveBack:
             if key.startswith(note("")):
                 self._journal.note(owed(""), True)  # keeps the journal until all is done
                 self._journal.forget(key)
-        self._journal.give_back()
-        for change in self._edits:
-            if change.after is None:
-                self._settings.files.remove(change.path)
-            else:
-                self._settings.files.write(change.path, change.after)
-        for path in self._kept:
-            self._journal.settle(path)
+        self._restore()
         for target in self._waiting:
             self._start(target)
             self._journal.forget(owed(target.unit))
@@ -84,18 +83,50 @@ class GiveBack:
         self._journal.give_back()
         return ids
 
+    def _restore(self) -> None:
+        runner, files = self._settings.runner, self._settings.files
+        stopped = bool(runner and _specs.stop_units(files, runner))
+        self._journal.give_back()
+        if stopped and runner:
+            Units(runner).reload()
+        for path in self._specs:
+            files.remove(path)
+        for change in self._edits:
+            if change.after is None:
+                files.remove(change.path)
+            else:
+                files.write(change.path, change.after)
+        for path in self._kept:
+            self._journal.settle(path)
+
     def _start(self, target: Target) -> None:
         if not self._settings.runner:
             return
         daemon = Daemon(target, self._settings.runner, self._settings.progress)
         try:
-            daemon.activate()
+            if target.name == "docker":
+                self._forget_in_docker(target)
+            daemon.activate(reloads=target.name == "docker")
             if target.name != "podman":
                 daemon.wait(None, self._settings.timeout)
+            self._journal.give_back()
         except Failure as failure:
             raise Failure(
                 f"The files are as they were found, and {target.name} does not come up: {failure.msg}"
             ) from None
+
+    def _forget_in_docker(self, target: Target) -> None:
+        """Docker takes what its file does not say for unchanged when it reloads: so for the reload, and until the next
+        ``give_back``, the file says it. A restart would stop all containers."""
+        text = self._settings.reader.text(target.config)
+        document = Json(text or "")
+        for key in ("runtimes", "features"):
+            if key not in document.data:
+                document.set([key], {})
+        if "default-runtime" not in document.data:
+            document.set(["default-runtime"], "runc")
+        if document.text() != (text or ""):
+            self._journal.write(target.config, document.text())
 
     def prove(self) -> List[Check]:
         """By each daemon's own words."""
@@ -109,7 +140,21 @@ class GiveBack:
                 there = self._settings.wanted.name in daemon.runtimes(merged)
                 detail = "is configured by somebody else still" if there else "is in its configuration no longer"
                 checks.append(Check(f"{target.name}-files", True, f"{self._settings.wanted.name} {detail}"))
+            elif target.name == "docker" and target in self._waiting:
+                checks.append(self._prove_docker(daemon))
         return checks
+
+    def _prove_docker(self, daemon: Daemon) -> Check:
+        name, target = self._settings.wanted.name, daemon.target
+        try:
+            there = daemon.live().handler(name) is not None
+        except NoAnswer as error:
+            return Check("docker-live", False, error.msg)
+        told = Json(self._settings.reader.text(target.config) or "").data
+        said = name in table(told.get("runtimes"))
+        if there and not said:
+            return Check("docker-live", False, f"it has the runtime {name} still. Restart {target.unit} when it may")
+        return Check("docker-live", True, f"it has what {target.config} says")
 
     # --- What is to do --------------------------------------------------------------------------------------------
 

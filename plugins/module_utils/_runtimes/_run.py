@@ -13,13 +13,16 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
+from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units
 from .._plan import ERROR, INFO, Action, Failure, Finding, Result, errors, refusal
-from . import _find, _toolkit_config
+from . import _find, _packages, _packages_run, _toolkit_config
 from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
+from ._repository import Repository
+from ._specs import Specs
 from ._types import Change, Wanted
 
 COMPONENT = "container_toolkit"
@@ -77,6 +80,15 @@ def _wrong(params: Mapping[str, Any]) -> List[Finding]:
     return found
 
 
+@dataclass
+class _Packages:
+    """The toolkit's packages, and what is to be done with them."""
+
+    manager: Manager
+    journal: Journal
+    todo: _packages.Plan
+
+
 class _Run:
     def __init__(self, params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools, root: Root) -> None:
         self._params, self._check, self._progress = params, check, progress
@@ -101,22 +113,58 @@ class _Run:
 
     def go(self) -> Outcome:
         """Plan, then act, unless this is check mode or there is nothing to do."""
-        with Journal(self._files, COMPONENT) as journal:
+        with Journal(self._files, COMPONENT) as journal, Journal(self._files, _packages_run.COMPONENT) as bought:
             self._settings.earlier = journal.notes()
-            return self._absent(journal) if self._params["state"] == "absent" else self._present(journal)
+            packages = self._packages(bought)
+            if self._params["state"] == "absent":
+                return self._absent(journal, packages)
+            return self._present(journal, packages)
 
-    def _absent(self, journal: Journal) -> Outcome:
+    def _packages(self, journal: Journal) -> Optional[_Packages]:
+        """What the packages need; None where they are left alone. Nothing is changed."""
+        if self._params["packages"] == "none" or not self._live:
+            return None
+        found = manager(self._settings.runner or Runner(), self._files, str(self._params["package_manager"]))
+        if self._params["state"] == "absent":
+            return _Packages(found, journal, _packages.plan_absent(_packages_run.look_absent(found, journal)))
+        given = self._params["repository"] or {}
+        wanted = _packages.Wanted(
+            str(self._params["packages"]),
+            str(self._params["version"] or ""),
+            bool(self._params["hold"]),
+            Repository(**{key: value for key, value in given.items() if value is not None}),
+            tuple(self._params["accept"] or ()),
+        )
+        seen = _packages_run.look(found, self._files, journal, wanted)
+        return _Packages(found, journal, _packages.plan(seen, wanted))
+
+    def _buy(self, packages: Optional[_Packages]) -> List[str]:
+        """Carry the plan for packages out. Returns ids of what was done."""
+        if not packages or not packages.todo.actions:
+            return []
+        args = (packages.todo, packages.manager, self._files, packages.journal, self._progress)
+        return _packages_run.apply(*args)
+
+    def _absent(self, journal: Journal, packages: Optional[_Packages]) -> Outcome:
         work = GiveBack(self._targets(), self._settings, journal)
         self._result.findings += work.findings()
         self._result.plan = work.plan()
+        if packages:
+            self._result.findings += packages.todo.findings
+            self._result.plan += packages.todo.actions
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [target.told() for target in self._targets()]}
         if not self._check and (self._result.plan or journal.notes()):
+            done: List[str] = []
             try:
-                work.carry_out()
+                done += work.carry_out()
+                done += self._buy(packages)
             except Failure as failure:
-                raise Failure(failure.msg, self._result, [], [action.id for action in self._result.plan]) from None
+                raise self._stopped(failure, done) from None
             self._result.verified = work.prove()
+            if packages:
+                self._result.verified += _packages_run.prove(packages.todo, packages.manager)
+            self._refuse_unproved()
         return Outcome(self._result, diff_of(work.changes()))
 
     def _targets(self) -> List[_find.Target]:
@@ -124,31 +172,58 @@ class _Run:
         self._result.findings += findings
         return targets
 
-    def _present(self, journal: Journal) -> Outcome:
+    def _stopped(self, failure: Failure, done: Sequence[str]) -> Failure:
+        """The failure with what was done until then, and what is left."""
+        all_done = [*done, *failure.done]
+        left = [action.id for action in self._result.plan if action.id not in all_done]
+        self._result.changed = bool(all_done)
+        return Failure(failure.msg, self._result, all_done, left)
+
+    def _present(self, journal: Journal, packages: Optional[_Packages]) -> Outcome:
         jobs = [prepare(target, self._settings) for target in self._targets()]
         for job in jobs:
             self._result.findings += job.proposal.findings
-        self._result.findings += self._program_missing(jobs)
+        buys = packages.todo if packages else _packages.Plan()
+        self._result.findings += buys.findings
+        self._result.findings += self._program_missing(jobs) if not buys.pins else []
         settings = self._toolkit_settings(jobs)
+        specs = self._specs(jobs, bool(buys.pins))
         if not jobs and not errors(self._result.findings):
             detail = "no container runtime is on this host"
             self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
         hook = self._hook(jobs)
         changes = settings + [change for job in jobs for change in job.proposal.changes] + hook
         verb = "create" if settings and settings[0].before is None else "update"
-        self._result.plan = [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
+        self._result.plan = list(buys.actions)
+        self._result.plan += [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
         self._result.plan += [action for job in jobs for action in job.actions()]
         self._result.plan += [Action("podman-hook", "delete", one.path, one.reason) for one in hook]
+        if specs:
+            self._result.findings += specs.plan.findings
+            self._result.plan += specs.actions()
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [self._told(job) for job in jobs]}
         if errors(self._result.findings):
             self._result.changed = False
             raise Failure(refusal(self._result.findings), self._result)
         if not self._check:
-            self._act(settings, jobs, hook, journal)
-            self._result.verified = [check for job in jobs for check in prove(job, self._settings)]
+            self._act(packages, jobs, hook, specs, journal)
+            self._result.verified = _packages_run.prove(buys, packages.manager) if packages else []
+            self._result.verified += [check for job in jobs for check in prove(job, self._settings)]
+            self._result.verified += specs.prove() if specs else []
             self._refuse_unproved()
         return Outcome(self._result, diff_of(changes))
+
+    def _specs(self, jobs: Sequence[Job], installs: bool) -> Optional[Specs]:
+        """CDI specifications; None where they are left alone, and where nothing is there that makes them."""
+        program = os.path.join(os.path.dirname(self._settings.wanted.program), "nvidia-ctk")
+        wanted = self._live and self._params["cdi_specs"]
+        if not wanted or not (installs or self._files.exists(program)):
+            return None
+        given = self._params["cdi_spec"] or {}
+        specs = Specs(self._files, self._settings.runner or Runner(), self._progress, given, program)
+        specs.prepare([job.target for job in jobs])
+        return specs
 
     def _toolkit_settings(self, jobs: Sequence[Job]) -> List[Change]:
         """The toolkit's own configuration. CRI-O's programs are not on the path, so they are named there."""
@@ -157,7 +232,8 @@ class _Run:
         for path in low_level:
             if not self._files.exists(path):
                 detail = f"CRI-O runs its containers with {path}, which is not there"
-                self._result.findings.append(Finding("low_level_missing", ERROR, detail, "crio", remedy="Install it"))
+                missing = Finding("low_level_missing", ERROR, detail, "crio", remedy="Install it")
+                self._result.findings += [missing] if missing not in self._result.findings else []
         path, key = _toolkit_config.PATH, "nvidia-container-runtime.runtimes"
         text = self._files.text(path)
         if low_level and key not in wanted:
@@ -170,15 +246,25 @@ class _Run:
         if not wanted:
             return []
         after, findings = _toolkit_config.change(text, wanted, option="toolkit_config")
-        self._result.findings += findings
+        self._result.findings += [one for one in findings if one not in self._result.findings]
         return [Change(path, text, after, "as asked, read anew for every container")] if after != (text or "") else []
 
-    def _act(self, settings: Sequence[Change], jobs: Sequence[Job], hook: Sequence[Change], journal: Journal) -> None:
+    def _act(
+        self,
+        packages: Optional[_Packages],
+        jobs: Sequence[Job],
+        hook: Sequence[Change],
+        specs: Optional[Specs],
+        journal: Journal,
+    ) -> None:
         done: List[str] = []
         fresh = not journal.paths()
-        planned = [action.id for action in self._result.plan]
         try:
-            for change in settings:
+            done += self._buy(packages)
+            missing = self._program_missing(jobs)
+            if missing:
+                raise Failure(missing[0].sentence())
+            for change in self._toolkit_settings(jobs):  # anew: packages bring a file of their own
                 write(journal, change.path, change.after)
                 done.append("toolkit-config")
             for job in jobs:
@@ -186,12 +272,13 @@ class _Run:
             for change in hook:
                 write(journal, change.path, change.after)
                 done.append("podman-hook")
+            if specs:
+                specs.prepare([job.target for job in jobs])  # anew: packages bring the program and its service
+                done += specs.carry_out(journal)
         except Failure as failure:
-            left = [one for one in planned if one not in done]
             if fresh and not done:
                 journal.give_back()  # folders that were made for the files that are gone again
-            self._result.changed = bool(done)
-            raise Failure(failure.msg, self._result, done, left) from None
+            raise self._stopped(failure, done) from None
 
     def _refuse_unproved(self) -> None:
         wrong = [check for check in self._result.verified if not check.ok]

@@ -141,8 +141,8 @@ class Toml:
                 return
         if not isinstance(value, dict):
             raise TomlError(0, f"{path_text(path)} is a table")
-        for name in sorted(value, key=lambda one: isinstance(value[one], dict)):
-            self._set((*path, name), value[name])
+        for name, one in value.items():
+            self._set((*path, name), one)
 
     def _change(self, node: Union[Value, Tables], path: Tuple[str, ...], value: Any) -> None:
         if isinstance(node, Tables):
@@ -239,7 +239,8 @@ class Toml:
     def _change_items(self, node: Value, value: List[Any]) -> str:
         """The text with items taken out, changed and added; those that stay keep their comments."""
         edits: List[Edit] = []
-        old, new = [[value_text(one) for one in items] for items in (node.data, value)]
+        literal = self._text[node.items[0].start] == "'"
+        old, new = [[value_text(one, literal) for one in items] for items in (node.data, value)]
         for verb, first, end, start, stop in SequenceMatcher(None, old, new, autojunk=False).get_opcodes():
             if verb == "equal":
                 continue

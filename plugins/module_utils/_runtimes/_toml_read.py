@@ -284,7 +284,7 @@ class Reader:
                 node = inside.entries[name] = Table(DOTTED, home, tuple(path[:number]))
             elif isinstance(node, Table) and node.kind == IMPLIED:
                 node.kind, node.home, node.route = DOTTED, home, tuple(path[:number])
-            if not isinstance(node, Table) or node.kind != DOTTED or node.home is not home:
+            if not isinstance(node, Table) or node.kind != DOTTED:
                 self._fail(at, f"{name} is there already")
             inside = node
         return inside

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Finding
-from ._data import same
 from ._toml import Toml, TomlError, parse
 
 PATH = "/etc/nvidia-container-runtime/config.toml"
@@ -145,7 +144,7 @@ def change(
                     continue
                 if value is None:
                     document.delete(key.split("."))
-                elif not _holds(document, key, value):
+                else:
                     document.set(key.split("."), value)
     except TomlError as error:
         remedy = f"Correct the file, or move it away and run: nvidia-ctk config default > {target}"
@@ -156,15 +155,6 @@ def change(
     if any(one.severity == ERROR for one in findings):
         return before, findings
     return document.text(), findings
-
-
-def _holds(document: Toml, key: str, value: Any) -> bool:
-    here: Any = document.data
-    for name in key.split("."):
-        if not isinstance(here, dict) or name not in here:
-            return False
-        here = here[name]
-    return same(here, value)
 
 
 def _leaves(above: str, table: Mapping[str, Any]) -> Iterator[Tuple[str, Any]]:

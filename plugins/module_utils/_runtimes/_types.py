@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
 
 from .._plan import Failure, Finding
 
-Version = Optional[Tuple[int, int]]  # major and minor of a daemon; None where it cannot be asked
+Version = Optional[Tuple[int, ...]]  # of a daemon: major, minor, patch; None where it cannot be asked
 
 HEADER = "# Made by gpufleet.nvidia (container_toolkit). Changes in this file are lost; see the module's options.\n"
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.testbed import programs
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, runtimes
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
@@ -55,11 +57,14 @@ print(json.dumps(dict(result, steps=steps.said, injected=steps.injected)))
 """
 DEFAULTS: dict[str, Any] = {
     "state": "present",
+    "packages": "none",
     "runtimes": None,
     "runtime_name": "nvidia",
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "cdi_specs": True,
+    "cdi_spec": None,
     "toolkit_config": None,
     "restart": True,
     "restart_timeout": 30,
@@ -94,8 +99,7 @@ def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
     yield host
     toolkit(host, state="absent")
     host.run(f"rm -rf /etc/containerd/conf.d {CONFIG} {DAEMON}")
-    host.run(["systemctl", "restart", "containerd"], timeout=120)
-    host.run(["systemctl", "restart", "docker"], timeout=120)
+    restart(host)
 
 
 def toolkit(
@@ -155,6 +159,7 @@ def test_every_runtime_gets_it_once_and_gives_it_back(host: Host) -> None:
     assert not last["failed"], last["msg"]
     assert differences(before, host.snapshot()) == []
     assert "nvidia" not in handlers(host)
+    assert "nvidia" not in docker_runtimes(host)
 
 
 @pytest.mark.rows("P001", "P002", "P005", "H067", "H068", "H069")
@@ -234,6 +239,27 @@ def test_the_default_runtime_comes_back(host: Host) -> None:
     assert toolkit(host, default_runtime=False)["plan"] == []
 
 
+@pytest.mark.rows("P021")
+def test_what_was_the_default_is_none_any_more_when_it_is_given_back(host: Host) -> None:
+    """Without a daemon.json before: Docker takes a key that is gone for unchanged."""
+    host.run(["docker", "run", "--detach", "--name", "stays", "--network", "none", runtimes.BUSYBOX])
+    try:
+        before, pids = host.snapshot(), containers(host)
+        assert not toolkit(host, default_runtime=True)["failed"]
+        assert docker_default(host) == "nvidia"
+        done = toolkit(host, state="absent")
+        assert not done["failed"], done["msg"]
+        assert (docker_default(host), "nvidia" in docker_runtimes(host)) == ("runc", False)
+        assert containerd_default(host) == "runc"
+        assert (differences(before, host.snapshot()), containers(host)) == ([], pids)
+    finally:
+        host.run("docker rm --force stays", check=False)
+
+
+def docker_runtimes(host: Host) -> list[str]:
+    return list(json.loads(host.run(["docker", "info", "--format", "{{json .Runtimes}}"]).stdout))
+
+
 def docker_default(host: Host) -> str:
     return host.run(["docker", "info", "--format", "{{.DefaultRuntime}}"]).stdout.strip()
 
@@ -272,3 +298,113 @@ def test_a_file_that_the_daemon_cannot_read_is_left_alone(host: Host) -> None:
     assert failed["msg"].startswith("Refused, nothing has been changed.")
     assert CONFIG in failed["msg"]
     assert differences(before, host.snapshot()) == []
+
+
+@pytest.mark.rows("H083")
+def test_what_nvidia_ctk_or_a_person_configured_is_left_alone(host: Host) -> None:
+    """Equal in what it does, though not in its bytes: nothing is written, nothing restarted."""
+    host.put("/usr/local/bin/nvidia-ctk", programs.ensure("nvidia-ctk"), mode=0o755)
+    host.run("mkdir -p /etc/containerd /etc/docker")
+    text = (
+        'version = 2\n[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]\n'
+        '  runtime_type = "io.containerd.runc.v2"\n'
+    )
+    host.put(CONFIG, text)
+    host.run("nvidia-ctk --quiet runtime configure --runtime=containerd")
+    host.run(f"nvidia-ctk --quiet runtime configure --runtime=docker --nvidia-runtime-path={PROGRAM}")
+    restart(host)
+    unchanged(host)
+    by_hand = "    BinaryName = '/usr/bin/nvidia-container-runtime' # by hand\n"
+    entry = (
+        '[plugins."io.containerd.grpc.v1.cri".containerd.runtimes."nvidia"]\n  runtime_type = "io.containerd.runc.v2"\n'
+    )
+    options = '  [plugins."io.containerd.grpc.v1.cri".containerd.runtimes."nvidia".options]\n'
+    host.run("rm -r /etc/containerd/conf.d")
+    host.put(CONFIG, text + entry + options + by_hand)
+    host.put(DAEMON, f'{{"runtimes":{{"nvidia":{{"runtimeArgs":[],"path":"{PROGRAM}"}}}}}}')
+    restart(host)
+    unchanged(host)
+
+
+def restart(host: Host) -> None:
+    for unit in ("containerd", "docker"):
+        host.run(f"systemctl reset-failed {unit}; systemctl restart {unit}", timeout=120)  # not "too often"
+
+
+def unchanged(host: Host) -> None:
+    before = host.snapshot(), started(host, "containerd"), started(host, "docker")
+    done = toolkit(host)
+    assert (done["failed"], done["plan"], done["changed"]) == (False, [], False), done
+    assert differences(before[0], host.snapshot()) == []
+    assert before[1:] == (started(host, "containerd"), started(host, "docker"))
+
+
+# On the host itself: fails or is killed at each step of a run, and says what containerd and docker read then.
+LOOP = """
+import json, subprocess, sys
+
+params, states, first, pace = json.loads(sys.argv[1]), sys.argv[2].split(","), int(sys.argv[3]), int(sys.argv[4])
+
+def run(state, at=0, moment="before", fault="fail"):
+    given = {"params": dict(params, state=state), "check": False, "at": at, "moment": moment, "fault": fault}
+    command = [sys.executable, "-B", "/tmp/run.py"]
+    done = subprocess.run(command, input=json.dumps(given), capture_output=True, text=True)
+    if done.returncode == -9:
+        return {"killed": True, "failed": True}
+    if done.returncode:
+        sys.exit(f"{state} at {at}: {done.stderr}")
+    return json.loads(done.stdout)
+
+def readable(when):
+    command = "containerd config dump || containerd config default"
+    dump = subprocess.run(command, shell=True, capture_output=True, text=True)
+    if dump.returncode or "runtimes.runc" not in dump.stdout:
+        sys.exit(f"{when}: containerd cannot read its files, or lost runc: {dump.stderr}")
+    try:
+        json.load(open("/etc/docker/daemon.json"))
+    except FileNotFoundError:
+        pass
+
+injected = 0
+for state in states:
+    other = "absent" if state == "present" else "present"
+    run(other)
+    steps = len(run(state)["steps"])
+    for at in range(first, steps + 1, pace):
+        run(other)
+        kind = "kill" if at % 2 else "fail"
+        moment = "after" if at % 4 > 1 else "before"
+        broken = run(state, at, moment, kind)
+        injected += broken.get("killed") or broken["injected"]
+        readable(f"{state}, {kind} {moment} step {at}")
+        again = run(state)
+        if again["failed"]:
+            sys.exit(f"{state}, {kind} {moment} step {at}, then: {again['msg']}")
+        third = run(state)
+        if third["plan"]:
+            sys.exit(f"{state}, {kind} {moment} step {at}: a third run has something to do: {third['plan']}")
+run("absent")
+print(injected)
+"""
+
+
+def injected(host: Host, pace: int, first: int = 1) -> int:
+    """Faults at every ``pace``-th step of ``present`` and of ``absent``."""
+    host.put("/tmp/loop.py", LOOP)
+    words = [json.dumps(DEFAULTS), "present,absent", str(first), str(pace)]
+    command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/loop.py", *words]
+    done = host.run(command, timeout=1500, check=False)
+    assert done.returncode == 0, done.stderr
+    return int(done.stdout)
+
+
+@pytest.mark.parametrize("host", ["1.7"], indirect=True)
+def test_a_fault_at_some_steps_leaves_old_or_new_and_the_next_run_converges(host: Host) -> None:
+    assert injected(host, 9) >= 5
+
+
+@pytest.mark.long
+def test_a_fault_at_any_step_leaves_old_or_new_and_the_next_run_converges(host: Host) -> None:
+    count = injected(host, 1)
+    sys.stdout.write(f"{host.name}: {count} faults injected\n")
+    assert count >= 40

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,11 +32,11 @@ STAND_IN = f"""\
 echo "$*" >>{CALLS}
 exec /usr/sbin/runc "$@"
 """
-BY_HAND = """
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
-  runtime_type = "io.containerd.runc.v2"
-  [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
-    BinaryName = "/usr/bin/nvidia-container-runtime"
+PLAY = """
+- hosts: all
+  gather_facts: false
+  roles:
+    - role: gpufleet.nvidia.container_toolkit
 """
 
 
@@ -80,16 +82,29 @@ def test_a_pod_of_a_runtime_that_nobody_configured_does_not_start_and_the_reason
     node.wait("pod/other", "condition=Ready")
 
 
-def test_the_pod_starts_once_the_runtime_is_there_and_kubelet_and_other_pods_go_on(node: Node) -> None:
+@pytest.mark.rows("RT-02", "RT-07", "H070", "H071")
+def test_the_role_lets_the_pod_start_and_kubelet_and_other_pods_go_on(node: Node, tmp_path: Path) -> None:
     node.apply(RUNTIME_CLASS, pod("gpu", runtime_class="nvidia"), pod("other"))
     node.wait("pod/other", "condition=Ready")
     before, kubelet = node.container("other"), node.host.run("pidof kubelet").stdout
     node.host.put("/usr/bin/nvidia-container-runtime", STAND_IN, mode=0o755)
-    node.host.put(CONFIG, CONTAINERD + BY_HAND)
-    node.host.run(["systemctl", "restart", "containerd.service"])
+    (tmp_path / "play.yml").write_text(PLAY)
+    play = [shutil.which("ansible-playbook") or "", "-i", str(node.hosts.inventory()), str(tmp_path / "play.yml")]
+    done = subprocess.run(play, capture_output=True, text=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert node.host.get(CONFIG).decode().startswith(CONTAINERD.split("version", maxsplit=1)[0])
     node.wait("pod/gpu", "condition=Ready")
     calls = node.host.get(CALLS).decode().splitlines()
     assert [line for line in calls if " create " in line and node.container("gpu")[0] in line]
     assert (node.container("other"), node.host.run("pidof kubelet").stdout) == (before, kubelet)
     assert not [line for line in calls if before[0] in line]
     assert node.host.run(["systemctl", "is-active", "kubelet", "containerd"]).stdout == "active\nactive\n"
+
+
+def test_a_node_comes_back_with_its_pods_after_a_boot(node: Node) -> None:
+    node.apply(pod("kept"))
+    node.wait("pod/kept", "condition=Ready")
+    node.host.restart()
+    node.wait("pod/kept", "jsonpath={.status.containerStatuses[0].restartCount}=1")
+    node.wait("pod/kept", "condition=Ready")
+    node.wait(f"node/{node.name}", "condition=Ready")

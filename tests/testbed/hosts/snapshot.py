@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-#: Left out: file systems of the kernel, and what a host writes by itself or when somebody logs in.
+#: Left out: file systems of the kernel, what a host writes by itself or when somebody logs in, apt's copies of
+#: repositories, and dpkg's book (it keeps the order in which packages came; which are there tests ask dpkg itself).
 PROGRAM = rb"""
 import hashlib, json, os, stat, sys
 
@@ -15,7 +16,7 @@ LEFT_OUT = {
     "/dev", "/proc", "/run", "/sys", "/tmp", "/var/cache", "/var/log", "/var/tmp", "/etc/mtab", "/etc/hosts",
     "/var/lib/private", "/var/lib/systemd", "/home/admin/.ansible", "/root/.ansible",
     "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet", "/var/lib/nvml-double",
-    "/var/lib/sudo",
+    "/var/lib/sudo", "/var/lib/apt/lists", "/var/lib/dpkg/status", "/var/lib/dpkg/status-old",
 }
 
 # Contents that the last snapshot read, by what changes with every write.

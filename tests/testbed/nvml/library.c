@@ -165,15 +165,15 @@ static int due(struct call *call)
 __attribute__((format(printf, 4, 5))) static bool begin(struct call *call, const char *function, enum purpose purpose,
                                                          const char *format, ...)
 {
-    const char *path = getenv("NVML_DOUBLE_STATE"), *why;
+    const char *path = state_path(), *why;
     va_list arguments;
     *call = (struct call){.function = function, .purpose = purpose, .state = {.file = -1}};
     va_start(arguments, format);
     vsnprintf(call->arguments, sizeof call->arguments, format, arguments);
     va_end(arguments);
-    why = path && *path ? state_open(&call->state, path) : "NVML_DOUBLE_STATE names no file";
+    why = path ? state_open(&call->state, path) : "NVML_DOUBLE_STATE names no file";
     if (why) {
-        fprintf(stderr, "nvml-double: %s: %s\n", path && *path ? path : "state", why);
+        fprintf(stderr, "nvml-double: %s: %s\n", path ? path : "state", why);
         call->code = end(call, purpose == INIT ? DRIVER_NOT_LOADED : UNINITIALIZED);
         return false;
     }

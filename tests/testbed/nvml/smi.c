@@ -225,8 +225,8 @@ static int run(struct host *host, int count, char **arguments)
 int main(int count, char **arguments)
 {
     struct state state = {.file = -1};
-    const char *path = getenv("NVML_DOUBLE_STATE");
-    const char *why = path && *path ? state_open(&state, path) : "no state";
+    const char *path = state_path();
+    const char *why = path ? state_open(&state, path) : "no state";
     if (why || state.host->driver_state == UNLOADED) {
         printf("NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure that the latest NVIDIA "
                "driver is installed and running.\n\n");

@@ -110,6 +110,7 @@ struct state {
     size_t size;
 };
 const char *state_create(const char *path, const struct host *host);
+const char *state_path(void); /* NVML_DOUBLE_STATE, else a test host's own place; NULL without either */
 const char *state_open(struct state *state, const char *path); /* locks; NULL, or why not */
 const char *state_publish(struct state *state);                /* makes changes of state->host the state */
 void state_close(struct state *state);

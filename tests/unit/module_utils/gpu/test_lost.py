@@ -97,3 +97,11 @@ def test_a_filter_passes_over_a_silent_gpu_that_said_what_it_is():
     assert [each.severity for each in layouts.assign(entries, [gpu], {"GPU-a": True}, [lost]).findings] == ["warning"]
     entries, _none = layouts.read_layout([{"gpus": ["3b:00.0"], "profiles": {}}])
     assert [each.severity for each in layouts.assign(entries, [gpu], {"GPU-a": True}, [lost]).findings] == ["error"]
+
+
+@pytest.mark.rows("NV-02")
+def test_a_user_who_may_not_read_instances_is_told_to_be_root_instead_of_given_half_a_layout(pair):
+    pair.set("gpu=0", "mig=1")
+    pair.set("fault=nvmlDeviceGetGpuInstances,code=NO_PERMISSION")
+    with pytest.raises(Failure, match=r"NO_PERMISSION\. Run as root"):
+        pair.run(state="exported")

@@ -48,12 +48,14 @@ def given(case: Case) -> Given:
     return Given({room.CONFIG: case.text, getattr(room, "DROP_IN", ""): case.drop_in})
 
 
-def planned(case: Case, files: Given, daemon: tuple[int, int] | None) -> Proposal:
+def planned(
+    case: Case, files: Given, daemon: tuple[int, int] | None, built_in: Mapping[str, Any] = BUILT_IN
+) -> Proposal:
     if case.kind == "docker":
         return _docker.plan(files, _docker.CONFIG, wanted(case), (26, 1))
     if case.kind == "crio":
         return _crio.plan(files, _crio.CONFIG, _crio.DROP_IN, wanted(case), {})
-    return _containerd.plan(files, _containerd.Places(), wanted(case), daemon, BUILT_IN)
+    return _containerd.plan(files, _containerd.Places(), wanted(case), daemon, built_in)
 
 
 def outcome(case: Case, files: Given, daemon: tuple[int, int] | None) -> tuple[Any, str]:

@@ -79,6 +79,13 @@ def test_keys_in_braces_and_dotted_keys_are_changed_where_they_stand() -> None:
     assert new == CONTAINERD.replace('"4h"\n', '"4h"\n      stream.busy.most = 5\n')
 
 
+def test_dotted_keys_may_add_to_a_table_that_was_named_on_the_way() -> None:
+    text = "[a.b.c]\nz = 1\n[a]\nb.d = 1\n"
+    assert parse(text) == {"a": {"b": {"c": {"z": 1}, "d": 1}}}
+    assert edited(text, "a", "b", "e", to=2) == text + "b.e = 2\n"
+    assert edited(text, "a", "b", "c", "y", to=2) == text.replace("z = 1\n", "z = 1\ny = 2\n")
+
+
 def test_a_table_that_is_not_there_is_appended() -> None:
     path = (*CRI, "containerd", "runtimes", "nvidia")
     new = edited(CONTAINERD, *path, to={"options": {"BinaryName": "/usr/bin/x"}, "runtime_type": "t"})
@@ -122,10 +129,12 @@ def test_items_of_an_array_keep_their_comments() -> None:
         ([first, "c"], f'    "{first}", # ours\n    "c"\n'),
     ):
         assert edited(CONTAINERD, "imports", to=items) == CONTAINERD.replace(old, lines)
+    assert edited('a = ["x", # of x\n "y"]\n', "a", to=["x"]) == 'a = ["x", # of x\n ]\n'
     assert edited("a = [1, 2,] # x\n", "a", to=[1]) == "a = [1,] # x\n"
     assert edited("a = [1, 2]\n", "a", to=[2]) == "a = [2]\n"
     assert edited("a = [ 1 ]\n", "a", to=[1, 2]) == "a = [ 1, 2 ]\n"
     assert edited("a = [\n 1\n ,2\n]\n", "a", to=[2]) == "a = [\n 2\n]\n"
+    assert edited("a = ['x']\n", "a", to=["x", "y", "it's"]) == "a = ['x', 'y', \"it's\"]\n"
     assert edited("a = [1, 2]\n", "a", to=[]) == "a = []\n"
 
 
@@ -207,6 +216,9 @@ def test_a_value_that_holds_itself_is_refused() -> None:
         ("x = 'a\n", 1, "a string that does not end on its line, or holds a control character"),
         ('x = "\\q"\n', 1, "'\\\\q\"' is no escape that TOML knows"),
         ("a = 1\nb = \"\"\"x\n\n", 2, "a string of several lines that does not end"),
+        ('x = "\\ud800"\n', 1, "is no character"),
+        ('x = "\\U00110000"\n', 1, "is no character"),
+        ("[a.b.c]\nz = 1\n[a]\nb.c.y = 1\n", 4, "c is there already"),
         ("[a\n", 1, "the end of the line where ] should stand"),
         ("a = 99999999999999999999\n", 1, "99999999999999999999 does not fit into 64 bits"),
         ("a = 0x" + "f" * 5000 + "\n", 1, "does not fit into 64 bits"),

@@ -22,11 +22,14 @@ RANCHER = "var/lib/rancher/{}/agent/etc/containerd"
 V2 = 'plugins."io.containerd.grpc.v1.cri".containerd'
 DEFAULTS: dict[str, Any] = {
     "state": "present",
+    "packages": "none",
     "runtimes": None,
     "runtime_name": "nvidia",
     "runtime_path": PROGRAM,
     "default_runtime": None,
     "cdi": False,
+    "cdi_specs": True,
+    "cdi_spec": None,
     "toolkit_config": None,
     "restart": True,
     "restart_timeout": 5,
