@@ -222,7 +222,15 @@ def all_at(version: str) -> dict[str, str]:
 
 def own(lines: list[str]) -> list[str]:
     """Differences without the package managers' own records."""
-    places = ("/var/lib/dpkg", "/var/lib/apt", "/var/lib/rpm", "/var/lib/dnf", "/var/lib/zypp", "/etc/ld.so.cache")
+    places = (
+        "/var/lib/dpkg",
+        "/var/lib/apt",
+        "/var/lib/rpm",
+        "/var/lib/dnf",
+        "/var/lib/zypp",
+        "/etc/ld.so.cache",
+        "/etc/zypp/locks",
+    )
     return [line for line in lines if not line.split(": ")[1].startswith(places)]
 
 
