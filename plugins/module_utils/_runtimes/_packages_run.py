@@ -25,6 +25,7 @@ COMPONENT = "container_toolkit_packages"
 DOCKER = "/etc/docker/daemon.json"  # belongs to nvidia-docker2, and is docker's own
 CONFIG = "/etc/nvidia-container-runtime/config.toml"  # the packages' script makes it, and no package owns it
 _FOLDER = "folder "  # notes: a folder that the packages brought
+_KEY = "key "  # notes: a key that the repository's own file had trusted
 _FOLDERS = ("/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit")
 
 Progress = Callable[[str], None]
@@ -152,7 +153,11 @@ class _Work:
                 self._journal.write(path, text)
         if self._todo.files:
             self._progress(f"{self._manager.name}: reading the repository")
+            known = self._manager.trusted()
             self._manager.refresh(NAME)
+            for key in self._manager.trusted():
+                if key not in known:
+                    self._journal.note(_KEY + key, "")
         self._did("repository-")
 
     def _remember(self) -> None:
@@ -212,6 +217,7 @@ class _Work:
             self._manager.remove(todo.remove, purge=True)
         self._did("remove-")
         self._remains()
+        self._manager.distrust([key[len(_KEY) :] for key in self._journal.notes() if key.startswith(_KEY)])
         for key in self._journal.notes():
             self._journal.forget(key)
         for kept in self._journal.give_back():

@@ -94,6 +94,12 @@ class Apt:
                 done,
             )
 
+    def trusted(self) -> List[str]:
+        return []
+
+    def distrust(self, keys: Sequence[str]) -> None:
+        """Keys are files here."""
+
     def install(self, pins: Mapping[str, str], *, downgrade: bool) -> None:
         wanted = pinned(pins, "=")
         if not wanted:

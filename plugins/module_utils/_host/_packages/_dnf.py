@@ -10,7 +10,20 @@ from typing import Dict, List, Mapping, Sequence
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
-from ._shared import INSTALL, READ, REFRESH, checked, pinned, refuse_downgrade, rpm_installed, rpm_needed, scratch, told
+from ._shared import (
+    INSTALL,
+    READ,
+    REFRESH,
+    checked,
+    pinned,
+    refuse_downgrade,
+    rpm_distrust,
+    rpm_installed,
+    rpm_keys,
+    rpm_needed,
+    scratch,
+    told,
+)
 from ._versions import newest_first
 
 _FORMAT = "%{name} %{epoch}:%{version}-%{release}"
@@ -70,6 +83,12 @@ class Dnf:
                 f"{told(done, _WHY)}",
                 done,
             )
+
+    def trusted(self) -> List[str]:
+        return rpm_keys(self._runner)
+
+    def distrust(self, keys: Sequence[str]) -> None:
+        rpm_distrust(self._runner, keys)
 
     def install(self, pins: Mapping[str, str], *, downgrade: bool) -> None:
         wanted = pinned(pins, "-")

@@ -51,6 +51,12 @@ class Manager(Protocol):
         Raises ``Failure`` where one of them cannot be read.
         """
 
+    def trusted(self) -> List[str]:
+        """Keys that the package manager itself keeps as trusted (rpm's ``gpg-pubkey-...``; apt has files instead)."""
+
+    def distrust(self, keys: Sequence[str]) -> None:
+        """Take keys out of those. What is not among them any more is no error."""
+
     def install(self, pins: Mapping[str, str], *, downgrade: bool) -> None:
         """Install exactly these versions in one transaction, with nothing removed and configuration files kept.
 
@@ -115,6 +121,21 @@ def rpm_installed(runner: Runner, names: Sequence[str]) -> Dict[str, str]:
     if done.rc < 0 or (done.rc and not (found or "is not installed" in done.out)):
         raise CommandFailed(f"rpm cannot tell what is installed: {done.words()}", done)
     return {name: found[name] for name in names if name in found}
+
+
+def rpm_keys(runner: Runner) -> List[str]:
+    """``Manager.trusted`` of rpm."""
+    done = runner.run(
+        ["rpm", "-q", "--qf", r"%{NAME}-%{VERSION}-%{RELEASE}\n", "gpg-pubkey"], check=False, timeout=READ
+    )
+    return [line for line in done.out.split() if line.startswith("gpg-pubkey-")]
+
+
+def rpm_distrust(runner: Runner, keys: Sequence[str]) -> None:
+    """``Manager.distrust`` of rpm."""
+    there = [key for key in rpm_keys(runner) if key in keys]
+    if there:
+        runner.run(["rpm", "-e", "--allmatches", *there], timeout=READ)
 
 
 def refuse_downgrade(manager: str, installed: Mapping[str, str], pins: Mapping[str, str]) -> None:

@@ -18,7 +18,9 @@ from ._shared import (
     checked,
     pinned,
     refuse_downgrade,
+    rpm_distrust,
     rpm_installed,
+    rpm_keys,
     rpm_needed,
     scratch,
     told,
@@ -79,6 +81,12 @@ class Zypper:
             self._call(words, f"read the repository {repository}", REFRESH)
         else:
             self._call(["refresh"], "read its repositories", REFRESH)
+
+    def trusted(self) -> List[str]:
+        return rpm_keys(self._runner)
+
+    def distrust(self, keys: Sequence[str]) -> None:
+        rpm_distrust(self._runner, keys)
 
     def install(self, pins: Mapping[str, str], *, downgrade: bool) -> None:
         wanted = pinned(pins, "=")

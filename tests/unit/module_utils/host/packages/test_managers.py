@@ -362,3 +362,16 @@ def test_zypper_takes_the_key_of_the_named_repository_only() -> None:
     one.refresh()
     assert "--gpg-auto-import-keys refresh nvidia" in ran[0]
     assert "gpg" not in ran[1]
+
+
+@pytest.mark.parametrize("name", ["dnf", "zypper"])
+def test_keys_of_rpm_are_told_and_taken_out_where_they_are_still(name: str) -> None:
+    said = "gpg-pubkey-d331e3fe-6b0ae6ba\ngpg-pubkey-3bf863cc-0000aaaa\n"
+    one, ran = having(name, ("^rpm -q", 0, said, ""), ("^rpm -e", 0, "", ""))
+    assert one.trusted() == said.split()
+    one.distrust(["gpg-pubkey-d331e3fe-6b0ae6ba", "gpg-pubkey-gone-0"])
+    assert ran[-1] == "rpm -e --allmatches gpg-pubkey-d331e3fe-6b0ae6ba"
+    one, ran = having(name, ("^rpm -q", 1, "package gpg-pubkey is not installed\n", ""))
+    assert one.trusted() == []
+    one.distrust(["gpg-pubkey-gone-0"])
+    assert len(ran) == 2
