@@ -145,8 +145,16 @@ def test_each_layout_gets_the_runtime_once_and_is_given_back(image: Image, layou
     again = image.run(default_runtime=default)
     assert (again.result.changed, again.result.plan) == (False, [])
     assert image.state() == held
-    image.run(state="absent")
+    planned = image.run(check=True, state="absent")
+    assert image.state() == held
+    last = image.run(state="absent")
     assert image.state() == before
+    assert (last.result.plan, last.diff) == (planned.result.plan, planned.diff)
+    assert {one["after_header"]: one["before"] for one in last.diff} == {
+        one["after_header"]: one["after"] for one in done.diff
+    }
+    again = image.run(state="absent")
+    assert (again.result.changed, again.result.plan) == (False, [])
 
 
 def test_the_block_of_a_template_is_between_marks(image: Image) -> None:
