@@ -125,11 +125,11 @@ def _look(job: Job, settings: Settings) -> None:
         job.live = LACKS if job.lacks else RIGHT
     except NoAnswer as error:
         job.live, job.lacks = SILENT, error.msg
-    effective = bool(job.proposal.changes) and job.proposal.effective
     if owed(job.target.unit) in settings.earlier and job.live == RIGHT:
         job.live, job.lacks = LACKS, "an earlier run changed its files and did not live to restart it"
-    job.activates = settings.restart and bool(job.target.unit) and (effective or job.live != RIGHT)
-    if not settings.restart and (effective or job.live != RIGHT):
+    owes = bool(job.proposal.changes) or job.live != RIGHT
+    job.activates = settings.restart and bool(job.target.unit) and owes
+    if owes and not settings.restart:
         job.proposal.findings.append(
             Finding(
                 "restart_owed", INFO, f"{job.target.unit} was not restarted, as asked", job.name, remedy="Restart it"

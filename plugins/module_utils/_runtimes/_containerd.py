@@ -268,7 +268,6 @@ class _Plan:
             changes = self._changes(path, below, entry, settings)
             after = effective(load(_Changed(self._reader, changes), self._places), self._daemon)
             if self._is_right(after, entry, settings):
-                proposal.effective = meant(after.cri) != meant(now.cri)
                 for target, text in changes.items():
                     reason = "gives the runtime" if target == path else "has the daemon read the drop-in"
                     proposal.change(target, self._reader.text(target), text, reason)

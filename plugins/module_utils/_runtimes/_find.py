@@ -15,7 +15,7 @@ from .._host._commands import CommandFailed, Runner
 from .._host._root import Root
 from .._host_state import _runtimes as _state
 from .._host_state._tree import Problems, Tree
-from .._plan import ERROR, INFO, Finding
+from .._plan import ERROR, Finding
 from . import _containerd, _crio, _docker
 from ._types import Version
 
@@ -81,7 +81,7 @@ def find(
     if asked is None:
         # Files that a removed runtime left are not one.
         targets = [_target(one, runner) for one in there.values() if one.unit or one.program]
-        return _settled(targets, findings), findings
+        return sorted(targets, key=lambda one: list(FILES).index(one.name)), findings
     targets = []
     for number, wish in enumerate(asked):
         path = f"runtimes[{number}]"
@@ -162,23 +162,6 @@ def _as_asked(found: Target, wish: Mapping[str, Any], path: str) -> Tuple[Target
         ),
         findings,
     )
-
-
-def _settled(targets: List[Target], findings: List[Finding]) -> List[Target]:
-    """Two daemons never share a file: whichever runs has it."""
-    kept: List[Target] = []
-    for target in sorted(targets, key=lambda one: not one.running):
-        other = next((one for one in kept if target.config and one.config == target.config), None)
-        if other:
-            findings.append(
-                Finding(
-                    "shared_config", INFO, f"reads {target.config} as {other.name} does, and is configured with it",
-                    target.name,
-                )
-            )  # fmt: skip
-        else:
-            kept.append(target)
-    return sorted(kept, key=lambda one: list(FILES).index(one.name))
 
 
 def _target(found: _state.Runtime, runner: Optional[Runner]) -> Target:

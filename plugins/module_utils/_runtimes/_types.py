@@ -55,15 +55,13 @@ class Proposal:
     """What has to change for the wanted end state.
 
     ``low_level``: programs of the daemon's own runtime, which the NVIDIA runtime has to call; ``earlier``: name of the
-    default runtime that the change replaces, "" where the daemon's own default stood, None where none is replaced;
-    ``effective``: whether the daemon works otherwise after it.
+    default runtime that the change replaces, "" where the daemon's own default stood, None where none is replaced.
     """
 
     changes: List[Change] = field(default_factory=list)
     findings: List[Finding] = field(default_factory=list)
     low_level: List[str] = field(default_factory=list)
     earlier: Optional[str] = None
-    effective: bool = True
 
     def change(self, path: str, before: Optional[str], after: Optional[str], reason: str) -> None:
         """Add a change, unless it is none."""

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import Outcome, Tools, container_toolkit
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
 
@@ -305,3 +306,54 @@ def test_a_configuration_that_is_a_link_stays_one(image: Image) -> None:
     assert PROGRAM in image.text("etc/docker/real.json")
     image.run(state="absent")
     assert image.state() == before
+
+
+@pytest.mark.rows("H072")
+@pytest.mark.parametrize(
+    ("layout", "path", "earlier"),
+    [(docker, "etc/docker/daemon.json", "mine"), (crio, "etc/crio/crio.conf.d/99-nvidia.toml", "crun")],
+)
+def test_the_earlier_default_runtime_comes_back(image: Image, layout: Any, path: str, earlier: str) -> None:
+    layout(image)
+    if layout is docker:
+        image.put(path, '{"default-runtime": "mine", "runtimes": {"mine": {"path": "/x"}}}')
+    image.run(default_runtime=True)
+    assert 'nvidia"' in image.text(path)
+    image.run(default_runtime=False)
+    data = Json(image.text(path)).data if layout is docker else parse(image.text(path))["crio"]["runtime"]
+    assert data.get("default-runtime") in (earlier, None)
+    assert data.get("default_runtime", earlier) == earlier
+
+
+@pytest.mark.rows("H076")
+def test_podmans_old_hook_goes_and_comes_back(image: Image) -> None:
+    image.put("usr/bin/podman", "", 0o755)
+    image.put("usr/share/containers/oci/hooks.d/oci-nvidia-hook.json", '{"version": "1.0.0"}\n')
+    before = image.state()
+    assert [one.id for one in image.run().result.plan] == ["podman-hook"]
+    assert not (image.root / "usr/share/containers/oci/hooks.d/oci-nvidia-hook.json").exists()
+    image.run(state="absent")
+    assert image.state() == before
+
+
+def test_giving_back_with_wrong_options_changes_nothing(image: Image) -> None:
+    docker(image)
+    image.run()
+    held = image.state()
+    with pytest.raises(Failure, match="Refused, nothing has been changed"):
+        image.run(state="absent", runtimes=[{"name": "crio"}])
+    assert image.state() == held
+
+
+@pytest.mark.parametrize(
+    ("more", "left"),
+    [("# a note\n", ""), ('\n[plugins."io.containerd.x"]\ny = 1\n', '[plugins."io.containerd.x"]\ny = 1\n')],
+)
+def test_our_drop_in_that_somebody_edited_keeps_their_part_alone(image: Image, more: str, left: str) -> None:
+    containerd(image)
+    image.run()
+    path = image.root / "etc/containerd/conf.d/99-nvidia.toml"
+    path.write_text(path.read_text() + more)
+    image.run(state="absent")
+    assert path.exists() is bool(left)
+    assert not left or (left in path.read_text() and "nvidia-container-runtime" not in path.read_text())

@@ -1,0 +1,133 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Where our part goes, and what it says: the planners beside the forty cases."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import _containerd, _docker, _rancher
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._daemons import differences
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._types import Proposal, Wanted
+from ansible_collections.gpufleet.nvidia.tests.helpers.runtime_cases import RUNC, P, runtime
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.runtimes.test_cases import BUILT_IN, Given
+
+V2, V3 = "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime"
+IMPORTS = 'imports = ["/etc/containerd/conf.d/*.toml"]\n'
+TOP = "version = 2\n" + IMPORTS + runtime("runc", options="SystemdCgroup = true", runtime_type=f'"{RUNC}"')
+
+
+def plan(files: Given, daemon: tuple[int, ...] | None, **wish: Any) -> Proposal:
+    return _containerd.plan(files, _containerd.Places(), Wanted(**wish), daemon, BUILT_IN)
+
+
+def drop_in(files: Given) -> dict[str, Any]:
+    return parse(files.files[_containerd.DROP_IN])
+
+
+@pytest.mark.rows("H068")
+def test_from_2_1_on_a_drop_in_has_the_runtime_alone() -> None:
+    files = Given({_containerd.CONFIG: TOP})
+    files.take(plan(files, (2, 4, 2)))
+    entry = {"runtime_type": RUNC, "options": {"SystemdCgroup": True, "BinaryName": P}}
+    assert drop_in(files) == {"version": 2, "plugins": {V2: {"containerd": {"runtimes": {"nvidia": entry}}}}}
+    files = Given({})
+    files.take(plan(files, (2, 4, 2)))
+    assert list(drop_in(files)["plugins"][V3]["containerd"]["runtimes"]) == ["nvidia"]
+
+
+@pytest.mark.rows("H069", "P001")
+def test_a_drop_in_that_hides_what_changed_is_made_anew() -> None:
+    files = Given({_containerd.CONFIG: TOP})
+    files.take(plan(files, (1, 7, 24)))
+    changed = TOP + f'[plugins."{V2}".cni]\n  bin_dir = "/opt/bin"\n'
+    files.files[_containerd.CONFIG] = changed
+    files.take(plan(files, (1, 7, 24)))
+    assert drop_in(files)["plugins"][V2]["cni"] == {"bin_dir": "/opt/bin"}
+    assert plan(files, (1, 7, 24)).changes == []
+    assert files.files[_containerd.CONFIG] == changed
+
+
+@pytest.mark.rows("P007")
+def test_a_later_file_that_hides_ours_is_passed_by_a_name_that_sorts_last() -> None:
+    later = f'version = 2\n[plugins."{V2}".registry]\n  config_path = "/opt/certs.d"\n'
+    files = Given({_containerd.CONFIG: TOP, "/etc/containerd/conf.d/99-z.toml": later})
+    files.take(plan(files, (1, 7, 24)))
+    assert sorted(files.files)[-1] == "/etc/containerd/conf.d/zz-nvidia.toml"
+    now = _containerd.effective(_containerd.load(files, _containerd.Places()), (1, 7, 24))
+    assert now.runtimes["nvidia"]["options"]["BinaryName"] == P
+    assert now.cri["registry"] == {"config_path": "/opt/certs.d"}
+    assert plan(files, (1, 7, 24)).changes == []
+
+
+def test_cdi_is_switched_on_where_it_is_not_on_by_itself() -> None:
+    for daemon, expected in (((1, 7, 24), True), ((2, 4, 2), None)):
+        files = Given({_containerd.CONFIG: TOP})
+        files.take(plan(files, daemon, cdi=True))
+        assert drop_in(files)["plugins"][V2].get("enable_cdi") is expected
+        files.files[_containerd.DROP_IN] = files.files[_containerd.DROP_IN].replace("enable_cdi = true\n", "")
+        assert bool(plan(files, daemon, cdi=True).changes) is bool(expected)
+    assert [one.id for one in plan(Given({}), (1, 6, 20), cdi=True).findings] == ["containerd_without_cdi"]
+
+
+@pytest.mark.rows("P010")
+def test_the_kubelets_cgroup_driver_counts_where_no_runtime_tells() -> None:
+    files = Given({})
+    files.take(plan(files, (1, 7, 24), systemd_cgroup=True))
+    runtimes = drop_in(files)["plugins"][V2]["containerd"]["runtimes"]
+    assert runtimes["nvidia"]["options"] == {"BinaryName": P, "SystemdCgroup": True}
+
+
+@pytest.mark.rows("P017")
+def test_a_flag_of_dockerd_that_says_the_same_is_refused() -> None:
+    files = Given({_docker.CONFIG: "{}"})
+    flags = ["/usr/bin/dockerd", "--default-runtime=runc"]
+    found = _docker.plan(files, _docker.CONFIG, Wanted(default=True), (26, 1, 5), flags)
+    assert [(one.id, one.severity) for one in found.findings] == [("docker_flag_conflict", "error")]
+    assert _docker.plan(files, _docker.CONFIG, Wanted(), (26, 1, 5), flags).findings == []
+
+
+@pytest.mark.parametrize(
+    ("text", "daemon", "features"),
+    [
+        ("{}", (26, 1, 5), {"cdi": True}),
+        ("{}", (28, 3, 0), None),
+        ('{"features": {"cdi": false}}', (28, 3, 0), {"cdi": True}),
+        ("{}", None, {"cdi": True}),
+    ],
+)
+def test_docker_is_told_of_cdi_where_it_would_not_do_it(text: str, daemon: Any, features: Any) -> None:
+    files = Given({_docker.CONFIG: text})
+    files.take(_docker.plan(files, _docker.CONFIG, Wanted(cdi=True), daemon))
+    assert Json(files.files[_docker.CONFIG]).data.get("features") == features
+
+
+def test_docker_before_25_knows_no_cdi() -> None:
+    found = _docker.plan(Given({}), _docker.CONFIG, Wanted(cdi=True), (20, 10, 24)).findings
+    assert [one.id for one in found] == ["docker_without_cdi"]
+
+
+@pytest.mark.rows("H077")
+@pytest.mark.parametrize("text", ['{{ template "base" . }}\n# ours\n', "{{ range .NvidiaRuntimes }}\n{{ end }}\n"])
+def test_a_template_of_k3s_that_gives_the_runtime_itself_stays(text: str) -> None:
+    folder = "/var/lib/rancher/k3s/agent/etc/containerd"
+    files = Given({f"{folder}/config.toml": "version = 2\n", f"{folder}/config.toml.tmpl": text})
+    assert _rancher.plan(files, f"{folder}/config.toml", Wanted()).changes == []
+
+
+def test_what_was_to_be_changed_is_no_difference_and_all_else_is() -> None:
+    base = {"imports": ["/a"], "plugins": {V2: {"containerd": {"runtimes": {"runc": {"x": 1}}}, "sandbox_image": "p"}}}
+    same = {"plugins": {V2: {"containerd": {"runtimes": {"runc": {"x": 1}, "nvidia": {}}}, "sandbox_image": "p"}}}
+    assert differences(base, same, Wanted()) == []
+    other = {"plugins": {V2: {"containerd": {"runtimes": {}, "default_runtime_name": "nvidia"}, "sandbox_image": "q"}}}
+    assert differences(base, other, Wanted()) == [
+        f"plugins.{V2}.containerd.default_runtime_name",
+        f"plugins.{V2}.containerd.runtimes",
+        f"plugins.{V2}.sandbox_image",
+    ]
+    assert f"plugins.{V2}.containerd.default_runtime_name" not in differences(base, other, Wanted(default=True))
