@@ -148,6 +148,12 @@ class Journal:
         """The files that were changed and not given back yet, in the order of their first change."""
         return list(self._paths())
 
+    def original(self, path: str) -> Optional[str]:
+        """What a changed file was before, as text; None where it was not there."""
+        known = self._paths().get(path)
+        backup = known.first["backup"] if known else ""
+        return self._files.text(f"{self.folder}/backup/{backup}") if backup else None
+
     def would_keep(self) -> List[Kept]:
         """What ``give_back`` would leave alone; reads only."""
         return [self._kept(path, known) for path, known in self._paths().items() if not self._is_ours(path, known)]

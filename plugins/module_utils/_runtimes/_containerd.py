@@ -18,7 +18,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._plan import ERROR, INFO, Finding
 from ._toml import Toml, TomlError, dumps
-from ._types import HEADER, Broken, Proposal, Reader, Version, Wanted, at, meant, overlaid, table
+from ._types import HEADER, Broken, Proposal, Reader, Version, Wanted, at, demand, meant, overlaid, table
 
 CONFIG = "/etc/containerd/config.toml"
 DROP_IN = "/etc/containerd/conf.d/99-nvidia.toml"
@@ -120,7 +120,14 @@ def _document(path: str, text: str, imported_by: int) -> Document:
         version = 1 if toml.data else (imported_by or 2)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise Broken(f"{path}: version is {version!r}; allowed are whole numbers such as 2 or 3. It is left alone.")
-    return Document(path, text, toml, version)
+    found = Document(path, text, toml, version)
+    runtimes = ("plugins", found.plugin, "containerd", "runtimes")
+    demand(
+        path, toml.data, (("imports",), list), (("disabled_plugins",), list), (("plugins",), dict),
+        (runtimes[:2], dict), (runtimes[:3], dict), (runtimes, dict), ((*runtimes, "*"), dict),
+        ((*runtimes, "*", "options"), dict), ((*runtimes[:3], "default_runtime_name"), str),
+    )  # fmt: skip
+    return found
 
 
 def effective(documents: Sequence[Document], daemon: Version) -> Effective:

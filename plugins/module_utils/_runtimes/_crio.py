@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .._plan import ERROR, Finding
 from ._toml import Toml, TomlError, dumps
-from ._types import HEADER, Broken, Proposal, Reader, Wanted, at, meant, table
+from ._types import HEADER, Broken, Proposal, Reader, Wanted, at, demand, meant, table
 
 CONFIG = "/etc/crio/crio.conf"
 DROP_IN = "/etc/crio/crio.conf.d/99-nvidia.toml"  # nvidia-ctk's, so that there are never two
@@ -26,9 +26,15 @@ def load(reader: Reader, config: str) -> List[Tuple[str, Dict[str, Any]]]:
         if text is None:
             continue
         try:
-            documents.append((path, Toml(text).data))
+            data = Toml(text).data
         except TomlError as error:
             raise Broken(f"{path}: {error}. CRI-O cannot read it either; it is left alone. Mend it.") from None
+        runtimes = ("crio", "runtime", "runtimes")
+        demand(
+            path, data, (runtimes[:1], dict), (runtimes[:2], dict), (runtimes, dict), ((*runtimes, "*"), dict),
+            ((*runtimes[:2], "default_runtime"), str),
+        )  # fmt: skip
+        documents.append((path, data))
     return documents
 
 

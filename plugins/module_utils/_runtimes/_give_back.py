@@ -36,8 +36,13 @@ class GiveBack:
         self._waiting = [target for target in self._targets if self._must_start(target)]
 
     def changes(self) -> List[Change]:
-        """Files before and after; of those that are given back whole, after is not told (it is in the journal)."""
-        return self._edits
+        """Files before and after."""
+        restored = [
+            Change(path, self._settings.reader.text(path), self._journal.original(path), "as it was found")
+            for path in self._journal.paths()
+            if path not in self._kept
+        ]
+        return restored + self._edits
 
     def plan(self) -> List[Action]:
         """Files first, then daemons."""

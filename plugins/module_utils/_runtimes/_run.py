@@ -102,7 +102,7 @@ class _Run:
         )  # fmt: skip
 
     def _wanted(self) -> Wanted:
-        kubelet = (self._files.text(_KUBELET) or "") if self._root.folder else ""
+        kubelet = self._files.text(_KUBELET) or ""
         return Wanted(
             str(self._params["runtime_name"]),
             str(self._params["runtime_path"]),
@@ -146,14 +146,18 @@ class _Run:
         return _packages_run.apply(*args)
 
     def _absent(self, journal: Journal, packages: Optional[_Packages]) -> Outcome:
-        work = GiveBack(self._targets(), self._settings, journal)
+        targets = self._targets()
+        if errors(self._result.findings):
+            raise Failure(refusal(self._result.findings), self._result)
+        work = GiveBack(targets, self._settings, journal)
+        diff = diff_of(work.changes())
         self._result.findings += work.findings()
         self._result.plan = work.plan()
         if packages:
             self._result.findings += packages.todo.findings
             self._result.plan += packages.todo.actions
         self._result.changed = bool(self._result.plan)
-        self._result.found = {"runtimes": [target.told() for target in self._targets()]}
+        self._result.found = {"runtimes": [target.told() for target in targets]}
         if not self._check and (self._result.plan or journal.notes()):
             done: List[str] = []
             try:
@@ -165,7 +169,7 @@ class _Run:
             if packages:
                 self._result.verified += _packages_run.prove(packages.todo, packages.manager)
             self._refuse_unproved()
-        return Outcome(self._result, diff_of(work.changes()))
+        return Outcome(self._result, diff)
 
     def _targets(self) -> List[_find.Target]:
         targets, findings = _find.find(self._root, self._settings.runner, self._params["runtimes"])

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Protocol, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .._plan import Failure, Finding
 
@@ -88,6 +88,24 @@ def at(data: Mapping[str, Any], *path: str) -> Any:
             return None
         here = here[key]
     return here
+
+
+def demand(file: str, data: Mapping[str, Any], *shapes: Tuple[Tuple[str, ...], type]) -> None:
+    """Refuse a file that has another type of value at a path than its daemon reads; ``*`` is every key of a table."""
+    for path, kind in shapes:
+        for place, value in _all_at(data, path):
+            if not isinstance(value, kind):
+                allowed = {dict: "a table", list: "a list of texts", str: "a text"}[kind]
+                raise Broken(f"{file}: {place} is {value!r:.60}; allowed is {allowed}. It is left alone. Mend it.")
+
+
+def _all_at(data: Any, path: Sequence[str], place: str = "") -> Iterator[Tuple[str, Any]]:
+    if not path:
+        yield place, data
+    elif isinstance(data, dict):
+        for key in data if path[0] == "*" else [path[0]]:
+            if key in data:
+                yield from _all_at(data[key], path[1:], f"{place}.{key}".lstrip("."))
 
 
 def meant(value: Any) -> Any:

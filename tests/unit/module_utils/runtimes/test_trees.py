@@ -145,8 +145,16 @@ def test_each_layout_gets_the_runtime_once_and_is_given_back(image: Image, layou
     again = image.run(default_runtime=default)
     assert (again.result.changed, again.result.plan) == (False, [])
     assert image.state() == held
-    image.run(state="absent")
+    planned = image.run(check=True, state="absent")
+    assert image.state() == held
+    last = image.run(state="absent")
     assert image.state() == before
+    assert (last.result.plan, last.diff) == (planned.result.plan, planned.diff)
+    assert {one["after_header"]: one["before"] for one in last.diff} == {
+        one["after_header"]: one["after"] for one in done.diff
+    }
+    again = image.run(state="absent")
+    assert (again.result.changed, again.result.plan) == (False, [])
 
 
 def test_the_block_of_a_template_is_between_marks(image: Image) -> None:
@@ -239,3 +247,61 @@ def test_what_somebody_else_added_since_stays(image: Image) -> None:
     assert [one.verb for one in done.result.plan] == ["update"]
     assert image.text("etc/docker/daemon.json") == '{\n  "log-driver": "journald",\n  "debug": true\n}\n'
     assert not (image.root / "var/lib/gpufleet").exists()
+
+
+HOSTILE = {
+    "binary": b"\x00\xff\xfe" * 100,
+    "cut off": b'version = 2\n[plugins."io.containerd',
+    "too long": b"# x\n" * 5_000_000,
+    "another type of table": b"version = 2\nplugins = 3\n",
+    "another type of runtimes": f'version = 2\n[{V2}]\nruntimes = ["runc"]\n'.encode(),
+    "another type of a runtime": f'version = 2\n[{V2}.runtimes]\nnvidia = "x"\n'.encode(),
+    "another type of imports": b'version = 2\nimports = "/etc/containerd/conf.d/*.toml"\n',
+    "a list of plugins": b"version = 2\n[[plugins]]\n",
+    "a version below nought": b"version = -1\n",
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_hostile_file_is_named_and_left_alone(image: Image, kind: str) -> None:
+    containerd(image)
+    path = image.root / "etc/containerd/config.toml"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(HOSTILE[kind])
+    before = image.state()
+    with pytest.raises(Failure, match="Refused, nothing has been changed") as caught:
+        image.run()
+    assert "/etc/containerd/config.toml" in caught.value.msg
+    assert image.state() == before
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "{", '{"runtimes": []}', '{"runtimes": {}, "runtimes": {}}', '{"default-runtime": 3}', "\x00", "{}x"]
+)
+def test_a_hostile_daemon_json_is_named_and_left_alone(image: Image, text: str) -> None:
+    docker(image)
+    image.put("etc/docker/daemon.json", text)
+    before = image.state()
+    with pytest.raises(Failure, match=r"/etc/docker/daemon\.json"):
+        image.run()
+    assert image.state() == before
+
+
+def test_what_is_no_file_is_named_and_left_alone(image: Image) -> None:
+    docker(image)
+    (image.root / "etc/docker/daemon.json").unlink()
+    os.mkfifo(image.root / "etc/docker/daemon.json")
+    with pytest.raises(Failure, match=r"/etc/docker/daemon\.json is no plain file"):
+        image.run()
+
+
+def test_a_configuration_that_is_a_link_stays_one(image: Image) -> None:
+    docker(image)
+    (image.root / "etc/docker/daemon.json").rename(image.root / "etc/docker/real.json")
+    (image.root / "etc/docker/daemon.json").symlink_to("real.json")
+    before = image.state()
+    image.run()
+    assert (image.root / "etc/docker/daemon.json").is_symlink()
+    assert PROGRAM in image.text("etc/docker/real.json")
+    image.run(state="absent")
+    assert image.state() == before
