@@ -138,6 +138,12 @@ class Journal:
 
     # --- Giving back ----------------------------------------------------------------------------------------------
 
+    def exists(self) -> bool:
+        """Whether anything of it is on the disk; after a kill that may be a folder with nothing in it."""
+        if self._files.exists(self.folder):
+            return True
+        return self._files.exists(FOLDER) and not os.listdir(self._files.root.at(FOLDER))
+
     def paths(self) -> List[str]:
         """The files that were changed and not given back yet, in the order of their first change."""
         return list(self._paths())

@@ -56,6 +56,7 @@ class Seen:
     before: Mapping[str, Optional[str]] = field(default_factory=dict)
     notes: Mapping[str, Any] = field(default_factory=dict)
     findings: Sequence[Finding] = ()
+    journal: bool = False  # something of it is on the disk
 
     def ours(self, name: str) -> bool:
         """Whether the hold of a package is one that we set."""
@@ -128,6 +129,9 @@ def plan_absent(seen: Seen) -> Plan:
             result.hold.append(name)
     result.files = dict(seen.files)
     result.actions = _actions(result, seen)
+    if seen.journal and not result.actions:
+        reason = "an earlier run did not end, or somebody else took the packages away"
+        result.actions.append(Action("journal", "forget", "what was noted of the packages", reason))
     return result
 
 

@@ -63,7 +63,9 @@ def look_absent(manager: Manager, journal: Journal) -> Seen:
         for path in kept
     ]
     files: Dict[str, Optional[str]] = {path: None for path in journal.paths() if path not in kept}
-    return Seen(manager.name, installed, held, files=files, notes=journal.notes(), findings=findings)
+    return Seen(
+        manager.name, installed, held, files=files, notes=journal.notes(), findings=findings, journal=journal.exists()
+    )
 
 
 def apply(todo: Plan, manager: Manager, files: Files, journal: Journal, progress: Progress) -> List[str]:
@@ -223,7 +225,7 @@ class _Work:
         for kept in self._journal.give_back():
             self._journal.settle(kept.path)
         self._journal.give_back()
-        self._did("repository-")
+        self._did("repository-", "journal")
 
     def _remains(self) -> None:
         """What the packages' scripts made, where nothing of it was there before us."""
