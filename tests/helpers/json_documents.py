@@ -59,7 +59,7 @@ class Maker:
     def value(self, path: tuple[str, ...], level: int) -> None:
         kind = self.rng.randint(0, 6 if level < 4 else 3)
         if kind <= 1:
-            self.put(self.string("".join(self.rng.choice(WORDS) for _ in range(self.rng.randint(0, 2)))))
+            self.put(self.string("".join(self.rng.choice(WORDS) for _each in range(self.rng.randint(0, 2)))))
         elif kind <= 3:
             self.put(self.rng.choice((*NUMBERS, "true", "false", "null")))
         elif kind == 4:

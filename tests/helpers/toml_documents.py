@@ -85,13 +85,13 @@ class Maker:
         self.open: list[tuple[Any, ...]] = [()]  # below which tables may stand
 
     def make(self) -> Document:
-        for _ in range(self.rng.randint(0, 2)):
+        for _each in range(self.rng.randint(0, 2)):
             self._noise()
         if self.rng.random() < 0.8:
             self._body((), 0)
-        for _ in range(self.rng.randint(0, 5)):
+        for _each in range(self.rng.randint(0, 5)):
             self._section()
-        for _ in range(self.rng.randint(0, 1)):
+        for _each in range(self.rng.randint(0, 1)):
             self._noise()
         self.made.text = "".join(self.parts)
         if self.rng.random() < 0.2 and self.made.text.endswith("\n"):
@@ -118,7 +118,7 @@ class Maker:
 
     def _noise(self) -> None:
         """Blank lines and comments."""
-        for _ in range(self.rng.randint(1, 2)):
+        for _each in range(self.rng.randint(1, 2)):
             self._put(self._blank() + (self._comment() if self._chance(0.5) else "") + self._end())
 
     def _new_name(self, table: tuple[Any, ...]) -> str:
@@ -154,7 +154,7 @@ class Maker:
         return self._braces(depth) if kind == 9 else self._array(depth)
 
     def string(self) -> str:
-        text = "".join(self.rng.choice(WORDS) for _ in range(self.rng.randint(0, 2)))
+        text = "".join(self.rng.choice(WORDS) for _each in range(self.rng.randint(0, 2)))
         kinds: list[Callable[[str], str]] = [self._basic, self._basic, self._long]
         plain = all(letter >= " " and letter not in "'\x7f" for letter in text)
         if plain:
@@ -189,7 +189,7 @@ class Maker:
                 return self._blank()
             return self._blank() + (self._comment() if self._chance(0.3) else "") + self._end() + self._blank()
 
-        items = [self.value(depth + 1) for _ in range(self.rng.randint(0, 4))]
+        items = [self.value(depth + 1) for _each in range(self.rng.randint(0, 4))]
         text = "[" + gap()
         for number, item in enumerate(items):
             last = number == len(items) - 1
@@ -200,7 +200,7 @@ class Maker:
     def _braces(self, depth: int) -> str:
         used: set[str] = set()
         entries = []
-        for _ in range(self.rng.randint(0, 3)):
+        for _each in range(self.rng.randint(0, 3)):
             name = self.rng.choice([one for one in NAMES if one not in used])
             used.add(name)
             path = (name, "deep") if self._chance(0.2) else (name,)
@@ -213,7 +213,7 @@ class Maker:
     def _body(self, table: tuple[Any, ...], indent: int) -> int:
         """Statements below a header; where the last one ends."""
         end = self.size
-        for _ in range(self.rng.randint(0, 4)):
+        for _each in range(self.rng.randint(0, 4)):
             if self._chance(0.25):
                 self._noise()
             if self._chance(0.2):
@@ -301,7 +301,7 @@ def plain(value: Any) -> Any:
 
 def broken(rng: random.Random, text: str) -> str:
     """The text with some damage: mostly no TOML any more."""
-    for _ in range(rng.randint(1, 3)):
+    for _each in range(rng.randint(1, 3)):
         at = rng.randint(0, len(text))
         end = min(len(text), at + rng.randint(1, 12))
         kind = rng.randint(0, 6)
@@ -318,7 +318,9 @@ def broken(rng: random.Random, text: str) -> str:
             text = text[:at] + text[other : other + 30] + text[at:]
         elif kind == 5:
             text = (
-                text[:at] + bytes(rng.randrange(256) for _ in range(6)).decode("utf-8", "surrogateescape") + text[end:]
+                text[:at]
+                + bytes(rng.randrange(256) for _each in range(6)).decode("utf-8", "surrogateescape")
+                + text[end:]
             )
         else:
             lines = text.splitlines(keepends=True)

@@ -90,7 +90,7 @@ def prepare(target: Target, settings: Settings) -> Job:
         )
         return job
     if daemon and target.running:
-        _look(job, settings)
+        _look(job, daemon, settings)
     return job
 
 
@@ -114,14 +114,13 @@ def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> P
     return proposal
 
 
-def _look(job: Job, settings: Settings) -> None:
+def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
     """Whether the daemon has the runtime as it runs now."""
-    assert job.daemon
     if job.name == "podman" or any(one.id == "containerd_without_cri" for one in job.proposal.findings):
         job.live = RIGHT
         return
     try:
-        job.lacks = job.daemon.lacks(settings.wanted)
+        job.lacks = daemon.lacks(settings.wanted)
         job.live = LACKS if job.lacks else RIGHT
     except NoAnswer as error:
         job.live, job.lacks = SILENT, error.msg
@@ -175,7 +174,7 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
             job.daemon.wait(settings.wanted, settings.timeout)
         except Failure as failure:
             _take_back(changes, journal)
-            raise Failure(f"{job.name}: {failure.msg} {_start_again(job, settings)}") from None
+            raise Failure(f"{job.name}: {failure.msg} {_start_again(job, job.daemon, settings)}") from None
         journal.forget(owed(job.target.unit))
         done.append(ids[-1])
     return done
@@ -231,11 +230,10 @@ def _take_back(changes: List[Change], journal: Journal) -> None:
         write(journal, change.path, change.before)
 
 
-def _start_again(job: Job, settings: Settings) -> str:
-    assert job.daemon
+def _start_again(job: Job, daemon: Daemon, settings: Settings) -> str:
     try:
-        job.daemon.activate()
-        job.daemon.wait(None, settings.timeout)
+        daemon.activate()
+        daemon.wait(None, settings.timeout)
     except Failure as failure:
         return f"The old files are back, and {job.target.unit} does not come up with them either: {failure.msg}"
     return f"The old files are back, and {job.target.unit} runs with them."

@@ -18,7 +18,7 @@ from ._daemons import Daemon
 from ._find import Target
 from ._json import Json, JsonError
 from ._toml import Toml, TomlError
-from ._types import Change, Wanted, at, table
+from ._types import HEADER, Change, Wanted, at, table
 
 _PLUGINS = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 
@@ -197,6 +197,8 @@ def without(path: str, text: str, wanted: Wanted, notes: Dict[str, Any]) -> Opti
     except TomlError:
         return text
     for plugin in _PLUGINS:
+        if text.startswith(HEADER):
+            toml.delete(["plugins", plugin])  # all of it is ours, what it repeats of other files too
         _take_out(
             toml, ["plugins", plugin, "containerd"], "default_runtime_name", wanted, notes.get(note("containerd"))
         )

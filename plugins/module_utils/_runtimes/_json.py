@@ -312,6 +312,6 @@ def _checked(value: Any, level: int = 0) -> Any:
         if any("\ud800" <= letter <= "\udfff" for letter in value):
             raise JsonError(0, f"{value[:40]!r} holds a byte that is no UTF-8")
         return str(value)
-    if value is None or type(value) in (bool, int) or (type(value) is float and value - value == 0):
+    if value is None or isinstance(value, (bool, int)) or (isinstance(value, float) and value - value == 0):
         return value
     raise JsonError(0, f"JSON has no value {value!r:.40} of type {type(value).__name__}")

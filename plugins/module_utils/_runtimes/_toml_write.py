@@ -32,7 +32,7 @@ def checked(value: Any, level: int = 0) -> Any:
         return value
     if isinstance(value, str):
         return _text(value)
-    if type(value) is int and not -(2**63) <= value < 2**63:
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
         raise TomlError(0, "a number that does not fit into 64 bits")
     if type(value) not in (bool, int, float):
         raise TomlError(0, f"TOML has no value of type {type(value).__name__}")

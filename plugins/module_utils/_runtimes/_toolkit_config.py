@@ -21,6 +21,11 @@ _CAPABILITIES = ("compat32", "compute", "display", "graphics", "ngx", "utility",
 _LEVELS = ("trace", "debug", "info", "warning", "warn", "error", "fatal", "panic")
 
 
+def _is(value: Any, kind: type) -> bool:
+    """Whether a value is of a kind; a boolean is no number."""
+    return isinstance(value, kind) and (kind is bool or not isinstance(value, bool))
+
+
 @dataclass(frozen=True)
 class Key:
     """``kind`` is the type of the value, ``allowed`` what a text may be ("" in it: also nothing), () for any."""
@@ -32,7 +37,7 @@ class Key:
 
     def wrong(self, value: Any) -> str:
         """What is wrong with a value; empty where nothing is."""
-        if type(value) is not self.kind or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
+        if not _is(value, self.kind) or (isinstance(value, list) and not all(isinstance(one, str) for one in value)):
             return f"{value!r:.60} is no {_KINDS[self.kind]}"
         if self.allowed and value not in self.allowed:
             return f"{value!r:.60} is none of {', '.join(self.allowed)}"
@@ -222,7 +227,7 @@ def _there(now: Mapping[str, Any], wanted: Mapping[str, Any], target: str) -> It
             remedy = f"Did you mean {near}?" if near else "Look whether another release of the toolkit has it."
             detail = "the toolkit knows no such key and passes over it"
             yield Finding("toolkit_config_unknown_there", WARNING if near else INFO, detail, target, key, remedy)
-        elif type(value) is not known.kind:
+        elif not _is(value, known.kind):
             detail = f"{value!r:.60} is no {_KINDS[known.kind]}: the toolkit cannot read the file"
             remedy = f"Set the key to a {_KINDS[known.kind]}, or take the line away."
             yield Finding("toolkit_config_wrong_there", WARNING, detail, target, key, remedy)

@@ -93,7 +93,7 @@ def demand(file: str, data: Mapping[str, Any], *shapes: Tuple[Tuple[str, ...], t
     for path, kind in shapes:
         for place, value in _all_at(data, path):
             if not isinstance(value, kind):
-                allowed = {dict: "a table", list: "a list of texts", str: "a text"}[kind]
+                allowed = {"dict": "a table", "list": "a list of texts", "str": "a text"}[kind.__name__]
                 raise Broken(f"{file}: {place} is {value!r:.60}; allowed is {allowed}. It is left alone. Mend it.")
 
 

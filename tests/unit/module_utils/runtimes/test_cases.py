@@ -49,13 +49,13 @@ def given(case: Case) -> Given:
 
 
 def planned(
-    case: Case, files: Given, daemon: tuple[int, int] | None, built_in: Mapping[str, Any] = BUILT_IN
+    case: Case, files: Given, daemon: tuple[int, int] | None, built_in: Mapping[str, Any] | None = None
 ) -> Proposal:
     if case.kind == "docker":
         return _docker.plan(files, _docker.CONFIG, wanted(case), (26, 1))
     if case.kind == "crio":
         return _crio.plan(files, _crio.CONFIG, _crio.DROP_IN, wanted(case), {})
-    return _containerd.plan(files, _containerd.Places(), wanted(case), daemon, built_in)
+    return _containerd.plan(files, _containerd.Places(), wanted(case), daemon, built_in or BUILT_IN)
 
 
 def outcome(case: Case, files: Given, daemon: tuple[int, int] | None) -> tuple[Any, str]:

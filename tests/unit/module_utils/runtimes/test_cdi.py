@@ -427,7 +427,7 @@ def test_a_run_that_is_stopped_anywhere_leaves_the_old_or_the_new_and_the_next_o
         machine.write(RUN, old)
         left = [injections]
 
-        def stop(moment: str, what: str, left: list[int] = left) -> None:
+        def stop(moment: str, what: str, *, left: Any = left) -> None:
             left[0] -= 1
             if left[0] < 0:
                 raise Failure(f"stopped {moment} {what}")

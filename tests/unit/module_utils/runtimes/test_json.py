@@ -164,10 +164,10 @@ def some_value(rng: random.Random, depth: int = 0) -> Any:
     if kind <= 1:
         return rng.choice((True, None, 0, -1, 10**20, 0.5, -0.0, 1e300))
     if kind <= 3:
-        return "".join(rng.choice(WORDS) for _ in range(rng.randint(0, 3)))
+        return "".join(rng.choice(WORDS) for _each in range(rng.randint(0, 3)))
     if kind == 4:
-        return [some_value(rng, depth + 1) for _ in range(rng.randint(0, 3))]
-    return {rng.choice(NAMES): some_value(rng, depth + 1) for _ in range(rng.randint(0, 3))}
+        return [some_value(rng, depth + 1) for _each in range(rng.randint(0, 3))]
+    return {rng.choice(NAMES): some_value(rng, depth + 1) for _each in range(rng.randint(0, 3))}
 
 
 def put(data: Any, path: tuple[str, ...], value: Any) -> None:
@@ -192,12 +192,12 @@ def edit(seed: int) -> str:
     made = document(seed)
     data = read(made.text)
     assert plain(Json(made.text).data) == plain(data)
-    known = [path for path, _ in keys(data)]
+    known = [path for path, _value in keys(data)]
     path = rng.choice(known) if known and rng.random() < 0.8 else ()
     if path and rng.random() < 0.35:
         return edit_delete(made.text, made.members[path], data, path)
     if not path or rng.random() < 0.4:
-        path = (*path, *(rng.choice(NAMES) + "new" for _ in range(rng.randint(1, 2))))
+        path = (*path, *(rng.choice(NAMES) + "new" for _each in range(rng.randint(1, 2))))
     value = at(data, path) if path in known and rng.random() < 0.2 else some_value(rng)
     wanted, edited = copy.deepcopy(data), Json(made.text)
     try:

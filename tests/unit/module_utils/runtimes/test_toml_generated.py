@@ -63,10 +63,10 @@ def some_value(rng: random.Random, depth: int = 0) -> Any:
     if kind == 2:
         return Moment(rng.choice(MOMENTS))
     if kind in (3, 4):
-        return "".join(rng.choice(WORDS) for _ in range(rng.randint(0, 3)))
+        return "".join(rng.choice(WORDS) for _each in range(rng.randint(0, 3)))
     if kind in (5, 6):
-        return [some_value(rng, depth + 1) for _ in range(rng.randint(0, 4))]
-    return {rng.choice(NAMES): some_value(rng, depth + 1) for _ in range(rng.randint(0, 3))}
+        return [some_value(rng, depth + 1) for _each in range(rng.randint(0, 4))]
+    return {rng.choice(NAMES): some_value(rng, depth + 1) for _each in range(rng.randint(0, 3))}
 
 
 def merged(data: Any, path: Path, value: Any) -> None:
@@ -84,7 +84,7 @@ def merged(data: Any, path: Path, value: Any) -> None:
 
 def fits(made: Document, data: Any, path: Path, value: Any) -> bool:
     """Whether ``set`` replaces no table by a value, no value by a table, and no array of tables."""
-    arrays = {array_of(where) for where, _, _ in made.sections}
+    arrays = {array_of(where) for where, _one, _two in made.sections}
     here = data
     for number, name in enumerate(path):
         if not isinstance(here, dict):
@@ -108,7 +108,7 @@ def array_of(where: tuple[Any, ...]) -> tuple[Any, ...]:
 def changed(rng: random.Random, old: list[Any]) -> list[Any]:
     """The list with items taken out, put in and changed."""
     new = [one for one in old if rng.random() < 0.8]
-    for _ in range(rng.randint(0, 2)):
+    for _each in range(rng.randint(0, 2)):
         new.insert(rng.randint(0, len(new)), some_value(rng, 1))
     return new
 
@@ -155,7 +155,7 @@ def edit_set(rng: random.Random, made: Document, data: dict[str, Any], kit: bool
     known = list(keys(data))
     path: Path = rng.choice(known)[0] if known and rng.random() < 0.8 else ()
     if not path or rng.random() < 0.4:
-        path = (*path, *(rng.choice(NAMES) + "_new" for _ in range(rng.randint(1, 2))))
+        path = (*path, *(rng.choice(NAMES) + "_new" for _each in range(rng.randint(1, 2))))
     try:
         old = at(data, path)
     except (KeyError, TypeError):
@@ -207,7 +207,7 @@ def edit_same(rng: random.Random, made: Document, data: dict[str, Any], kit: boo
 
 
 def edit_delete(rng: random.Random, made: Document, data: dict[str, Any], kit: bool) -> str:
-    known = [path for path, _ in keys(data)]
+    known = [path for path, _value in keys(data)]
     if not known:
         return "empty"
     path = rng.choice(known)
@@ -331,6 +331,6 @@ def test_10000_broken_documents_are_refused_with_the_line() -> None:
 def test_a_new_document_says_what_it_was_made_from() -> None:
     for seed in range(300):
         rng = random.Random(f"dumps {seed}")
-        data = {rng.choice(NAMES): some_value(rng) for _ in range(rng.randint(0, 5))}
+        data = {rng.choice(NAMES): some_value(rng) for _each in range(rng.randint(0, 5))}
         text = dumps(data)
         assert plain(read(text)) == plain(parse(text)) == plain(data), text
