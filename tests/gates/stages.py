@@ -60,7 +60,6 @@ STAGES: tuple[Stage, ...] = (
         *QUICK,
     ),
     pytest_stage("gates-fail", "each gate fails on a planted fault", "tests/gates", *QUICK),
-    pytest_stage("long", "tests marked long", "tests", "-m", "long and not hosts", long=True),
     Stage(
         "host-programs",
         "NVIDIA's toolkit and containerd for hosts, built where the cache lacks them",
@@ -73,7 +72,8 @@ STAGES: tuple[Stage, ...] = (
         (PYTHON, "-m", f"{HERE}.testbed.hosts", "images", *SYSTEMS),
         long=True,
     ),
-    pytest_stage("hosts", "on systemd hosts in podman", "tests/integration", "-m", "hosts", long=True),
+    pytest_stage("hosts", "on systemd hosts in podman", "tests/integration", "-m", "hosts and not long", long=True),
+    pytest_stage("long", "tests marked long", "tests", "-m", "long", long=True),
     Stage(
         "host-roles",
         "a scenario for each role of hosts",

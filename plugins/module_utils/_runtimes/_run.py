@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._host._commands import Runner
 from .._host._files import Files
@@ -16,7 +16,7 @@ from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units
-from .._plan import ERROR, INFO, Action, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, WARNING, Action, Failure, Finding, Result, errors, refusal
 from . import _find, _packages, _packages_run, _toolkit_config
 from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
@@ -28,6 +28,7 @@ from ._types import Change, Wanted
 COMPONENT = "container_toolkit"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_NEW_MODE = (1, 18)  # mode auto means CDI from here on
 _KUBELET = "/var/lib/kubelet/config.yaml"
 
 Progress = Callable[[str], None]
@@ -192,6 +193,7 @@ class _Run:
         self._result.findings += self._program_missing(jobs) if not buys.pins else []
         settings = self._toolkit_settings(jobs)
         specs = self._specs(jobs, bool(buys.pins))
+        self._result.findings += reload_risk(self._files, specs.toolkit if specs else ())
         if not jobs and not errors(self._result.findings):
             detail = "no container runtime is on this host"
             self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
@@ -308,6 +310,27 @@ class _Run:
 
     def _told(self, job: Job) -> Dict[str, Any]:
         return dict(job.target.told(), live=job.live)
+
+
+def reload_risk(files: Files, toolkit: Tuple[int, ...]) -> List[Finding]:
+    """GPUs are added behind systemd's back in mode legacy: a daemon-reload takes them from running containers."""
+    try:
+        mode = _toolkit_config.read(files.text(_toolkit_config.PATH)).get("nvidia-container-runtime.mode", "auto")
+    except ValueError:
+        return []  # told as a file that cannot be read
+    legacy = mode == "legacy" or (mode == "auto" and () < toolkit < _NEW_MODE)
+    try:
+        linked = any(name.startswith("195:") for name in os.listdir(files.root.at("/dev/char")))
+    except OSError:
+        linked = False
+    if not legacy or linked:
+        return []
+    detail = "its runtime works in mode legacy, so that `systemctl daemon-reload` takes GPUs from running containers"
+    remedy = (
+        "Upgrade the toolkit to 1.18 or newer, set nvidia-container-runtime.mode to cdi in toolkit_config, or run "
+        "`nvidia-ctk system create-dev-char-symlinks --create-all` at boot"
+    )
+    return [Finding("daemon_reload_takes_gpus", WARNING, detail, _toolkit_config.PATH, remedy=remedy)]
 
 
 def diff_of(changes: Sequence[Change]) -> List[Dict[str, str]]:

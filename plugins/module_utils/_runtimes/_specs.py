@@ -85,6 +85,11 @@ class Specs:
         except (MissingPynvml, NvmlError):
             return None
 
+    @property
+    def toolkit(self) -> _cdi.Version:
+        """Release of the toolkit; () where it is not there."""
+        return self._host.toolkit
+
     def actions(self) -> List[Action]:
         """The plan's actions."""
         found = list(self.plan.actions)

@@ -134,7 +134,7 @@ def started(host: Host, unit: str) -> str:
     return host.run(["systemctl", "show", "--property=MainPID,ActiveEnterTimestampMonotonic", unit]).stdout
 
 
-@pytest.mark.rows("H070", "H071", "H073", "S11")
+@pytest.mark.rows("H070", "H071", "H073", "S11", "P013")
 def test_every_runtime_gets_it_once_and_gives_it_back(host: Host) -> None:
     before = host.snapshot()
     planned = toolkit(host, check=True)

@@ -78,7 +78,7 @@ PLANNED = [
 ]
 
 
-@pytest.mark.rows("H065", "H066", "H067", "H068", "H072", "H073", "H075", "H083", "S11")
+@pytest.mark.rows("H065", "H066", "H067", "H068", "H072", "H073", "H075", "H083", "S11", "P019")
 @pytest.mark.parametrize(("case", "daemon"), PLANNED)
 def test_a_case_ends_as_it_has_to_and_stays_so(case: Case, daemon: tuple[int, int] | None) -> None:
     files = given(case)

@@ -13,9 +13,16 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import Outcome, Tools, container_toolkit
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import (
+    Outcome,
+    Tools,
+    container_toolkit,
+    reload_risk,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"
@@ -323,6 +330,49 @@ def test_the_earlier_default_runtime_comes_back(image: Image, layout: Any, path:
     data = Json(image.text(path)).data if layout is docker else parse(image.text(path))["crio"]["runtime"]
     assert data.get("default-runtime") in (earlier, None)
     assert data.get("default_runtime", earlier) == earlier
+
+
+@pytest.mark.rows("P004")
+def test_two_containerds_keep_their_own_files_and_formats(image: Image) -> None:
+    containerd(image)
+    image.put("etc/containerd/config.toml", "version = 2\n")
+    rke2(image)
+    image.run()
+    assert 'plugins."io.containerd.grpc.v1.cri"' in image.text("etc/containerd/conf.d/99-nvidia.toml")
+    template = image.text(f"{RANCHER.format('rke2')}/config-v3.toml.tmpl")
+    assert 'plugins."io.containerd.cri.v1.runtime"' in template
+    assert "grpc.v1" not in template
+
+
+@pytest.mark.rows("H084")
+def test_a_runtime_that_another_tool_looks_after_is_left_alone(image: Image) -> None:
+    """As with Kubespray, whose own variables name the runtime."""
+    containerd(image)
+    docker(image)
+    done = image.run(runtimes=[{"name": "containerd", "placement": "none"}, {"name": "docker"}])
+    assert {one.target for one in done.result.plan} == {"/etc/docker/daemon.json"}
+
+
+@pytest.mark.rows("H082", "P018")
+@pytest.mark.parametrize(
+    ("mode", "toolkit", "linked", "told"),
+    [
+        ("legacy", (1, 20, 2), False, True),
+        ("auto", (1, 17, 8), False, True),
+        ("auto", (1, 20, 2), False, False),
+        ("auto", (), False, False),
+        ("cdi", (1, 17, 8), False, False),
+        ("legacy", (1, 17, 8), True, False),
+    ],
+)
+def test_gpus_that_a_daemon_reload_would_take_are_told(
+    image: Image, mode: str, toolkit: tuple[int, ...], linked: bool, told: bool
+) -> None:
+    image.put("etc/nvidia-container-runtime/config.toml", f'[nvidia-container-runtime]\nmode = "{mode}"\n')
+    if linked:
+        image.put("dev/char/195:0")
+    found = reload_risk(Files(Root(str(image.root))), toolkit)
+    assert [one.id for one in found] == ["daemon_reload_takes_gpus"] * told
 
 
 @pytest.mark.rows("H076")
