@@ -417,6 +417,18 @@ def test_what_cannot_be_asked_for_is_told_at_once() -> None:
 
 
 @pytest.mark.rows("H079", "H080")
+class Countdown:
+    """Lets so many moments pass, and fails at the next."""
+
+    def __init__(self, moments: int) -> None:
+        self.left = moments
+
+    def __call__(self, moment: str, what: str) -> None:
+        self.left -= 1
+        if self.left < 0:
+            raise Failure(f"stopped {moment} {what}")
+
+
 def test_a_run_that_is_stopped_anywhere_leaves_the_old_or_the_new_and_the_next_one_ends_it(tmp_path: Path) -> None:
     old, injections = spec(driver="570.86.15"), 0
     while True:
@@ -425,13 +437,7 @@ def test_a_run_that_is_stopped_anywhere_leaves_the_old_or_the_new_and_the_next_o
         machine = Machine(folder)
         machine.write(ETC, old)
         machine.write(RUN, old)
-        left = [injections]
-
-        def stop(moment: str, what: str, *, left: Any = left) -> None:
-            left[0] -= 1
-            if left[0] < 0:
-                raise Failure(f"stopped {moment} {what}")
-
+        stop = Countdown(injections)
         whole, watched = machine.files, Files(machine.files.root, stop)
         machine.files = watched
         wish = Wish(program=str(machine.program))
