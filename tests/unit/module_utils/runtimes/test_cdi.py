@@ -416,7 +416,6 @@ def test_what_cannot_be_asked_for_is_told_at_once() -> None:
     assert [one.path for one in wrong(Wish(strategies=()))] == ["cdi.strategies"]
 
 
-@pytest.mark.rows("H079", "H080")
 class Countdown:
     """Lets so many moments pass, and fails at the next."""
 
@@ -429,6 +428,7 @@ class Countdown:
             raise Failure(f"stopped {moment} {what}")
 
 
+@pytest.mark.rows("H079", "H080")
 def test_a_run_that_is_stopped_anywhere_leaves_the_old_or_the_new_and_the_next_one_ends_it(tmp_path: Path) -> None:
     old, injections = spec(driver="570.86.15"), 0
     while True:
