@@ -9,8 +9,9 @@ What does not hold is taken back: the old files, and a restart with them.
 from __future__ import annotations
 
 import os
+import stat
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional
 
 from .._host._commands import Runner
 from .._host._files import Files
@@ -20,7 +21,9 @@ from . import _containerd, _crio, _docker, _rancher
 from ._cri import NoAnswer
 from ._daemons import CANDIDATE, Daemon, differences
 from ._find import IN_PLACE, NONE, Target
-from ._types import Broken, Change, Proposal, Reader, Wanted, at, table
+from ._json import JsonError
+from ._toml import TomlError
+from ._types import HEADER, Broken, Change, Proposal, Reader, Wanted, at, table
 
 RANCHER = ("k3s", "rke2")
 RIGHT, LACKS, SILENT, STOPPED = "right", "lacks", "silent", "stopped"
@@ -84,9 +87,10 @@ def prepare(target: Target, settings: Settings) -> Job:
     try:
         job.merged = daemon.merged() if daemon else None
         job.proposal = _proposal(target, settings, daemon.runtimes(job.merged) if daemon else {})
-    except Failure as failure:
+    except (Failure, JsonError, TomlError) as error:
+        told = error.msg if isinstance(error, Failure) else f"{target.config}: {error}"
         job.proposal.findings.append(
-            Finding("broken_configuration", ERROR, failure.msg, target.name, remedy="Nothing of it is changed")
+            Finding("broken_configuration", ERROR, told, target.name, remedy="Nothing of it is changed")
         )
         return job
     if daemon and target.running:
@@ -104,7 +108,7 @@ def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> P
     if target.name == "podman":
         return Proposal()
     if target.name in RANCHER:
-        return _rancher.plan(reader, target.config, wanted)
+        return _rancher.plan(reader, target.config, wanted, target.name)
     imported = (os.path.join(os.path.dirname(target.drop_in), "*.toml"),) if target.name == "k0s" else ()
     drop_in = "" if target.placement == IN_PLACE else target.drop_in
     places = _containerd.Places(target.config, drop_in, target.name, imported)
@@ -127,6 +131,11 @@ def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
     if owed(job.target.unit) in settings.earlier and job.live == RIGHT:
         job.live, job.lacks = LACKS, "an earlier run changed its files and did not live to restart it"
     owes = bool(job.proposal.changes) or job.live != RIGHT
+    if job.name in RANCHER and not job.proposal.changes and tried(job.target.unit) in settings.earlier:
+        detail = f"{job.target.unit} was restarted for it, and still {job.lacks}"
+        remedy = "Look at its template and its flags (default-runtime), and whether it finds the program"
+        job.proposal.findings.append(Finding("restart_did_not_help", ERROR, detail, job.name, remedy=remedy))
+        return
     job.activates = settings.restart and bool(job.target.unit) and owes
     if owes and not settings.restart:
         job.proposal.findings.append(
@@ -146,6 +155,29 @@ def owed(unit: str) -> str:
     return f"restart:{unit}"
 
 
+_NAME = "name:"
+
+
+def names_of(notes: Mapping[str, Any]) -> List[str]:
+    """Runtimes that we gave to daemons, by the journal's notes."""
+    return [key[len(_NAME) :] for key in notes if key.startswith(_NAME)]
+
+
+def tried(unit: str) -> str:
+    """Key of the journal's note that a unit was restarted, and has not been seen with the runtime since."""
+    return f"tried:{unit}"
+
+
+def _note(job: Job, settings: Settings, journal: Journal) -> None:
+    """What the way back and the run after a kill have to know, before anything changes."""
+    if job.proposal.changes:
+        journal.note(f"{_NAME}{settings.wanted.name}", "")
+    if job.proposal.earlier is not None:
+        journal.note(note(job.name), job.proposal.earlier)
+    if job.target.unit and job.target.running and (job.activates or job.proposal.changes):
+        journal.note(owed(job.target.unit), True)
+
+
 def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
     """Write, prove, activate, prove. Returns ids of what was done; on Failure all of this runtime is as it was."""
     done: List[str] = []
@@ -154,13 +186,10 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
     try:
         _judge_candidates(job, settings)
         others = _others(job, settings) if changes else None
-        if job.proposal.earlier is not None:
-            journal.note(note(job.name), job.proposal.earlier)
-        if job.activates:
-            journal.note(owed(job.target.unit), True)
+        _note(job, settings, journal)
         for number, change in enumerate(changes):
             settings.progress(f"{job.name}: {'removing' if change.after is None else 'writing'} {change.path}")
-            write(journal, change.path, change.after)
+            write(journal, change.path, change.after, _mode(job, change, settings))
             done.append(ids[number])
         if changes:
             _prove_files(job, settings.wanted, others)
@@ -170,13 +199,18 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
         raise Failure(f"{job.name}: {failure.msg} The old files are back; its daemon was not touched.") from None
     if job.activates and job.daemon:
         try:
+            if job.name in RANCHER:
+                journal.note(tried(job.target.unit), True)
             job.daemon.activate()
             job.daemon.wait(settings.wanted, settings.timeout)
+            journal.forget(tried(job.target.unit))
         except Failure as failure:
             _take_back(changes, journal)
             raise Failure(f"{job.name}: {failure.msg} {_start_again(job, job.daemon, settings)}") from None
         journal.forget(owed(job.target.unit))
         done.append(ids[-1])
+    if settings.wanted.default is False:
+        journal.forget(note(job.name))  # it is given back; another one may be there the next time
     return done
 
 
@@ -190,13 +224,21 @@ def _judge_candidates(job: Job, settings: Settings) -> None:
                 settings.files.remove(CANDIDATE)
 
 
-def write(journal: Journal, path: str, text: Optional[str]) -> None:
+def _mode(job: Job, change: Change, settings: Settings) -> Optional[int]:
+    """A new drop-in may repeat secrets of the main file, so no more people may read it."""
+    main = settings.files.root.at(job.target.config) if job.target.config else ""
+    if change.before is not None or not os.path.isfile(main):
+        return None
+    return stat.S_IMODE(os.stat(main).st_mode) & 0o644
+
+
+def write(journal: Journal, path: str, text: Optional[str], mode: Optional[int] = None) -> None:
     """Give a file this content, or remove it, so that it can be given back."""
     if text is None:
         journal.remove(path)
         return
     journal.make_folder(os.path.dirname(path))
-    journal.write(path, text)
+    journal.write(path, text, mode)
 
 
 def _others(job: Job, settings: Settings) -> Optional[Dict[str, Any]]:
@@ -204,6 +246,8 @@ def _others(job: Job, settings: Settings) -> Optional[Dict[str, Any]]:
     target = job.target
     if not job.daemon or target.name != "containerd":
         return job.merged
+    if not (settings.reader.text(target.drop_in) or "").startswith(HEADER):
+        return job.merged  # it is somebody else's, and what it says has to stay
     places = _containerd.Places(target.config, target.drop_in)
     paths = [one.path for one in _containerd.load(settings.reader, places)]
     return job.daemon.without(
@@ -248,9 +292,9 @@ def prove(job: Job, settings: Settings) -> List[Check]:
     if merged is not None and not any(one.id == "containerd_without_cri" for one in job.proposal.findings):
         shown = settings.wanted.name in job.daemon.runtimes(merged)
         checks.append(Check(f"{job.name}-files", shown, f"its merged configuration shows {settings.wanted.name}"))
-    if job.target.running and job.live != STOPPED and (job.activates or job.live == RIGHT):
+    if job.target.running and not _left_alone(job) and (job.activates or job.live == RIGHT):
         try:
-            lacks = job.daemon.lacks(settings.wanted) if not _left_alone(job) else ""
+            lacks = job.daemon.lacks(settings.wanted)
             checks.append(Check(f"{job.name}-live", not lacks, lacks or f"the daemon has {settings.wanted.name}"))
         except NoAnswer as error:
             checks.append(Check(f"{job.name}-live", False, error.msg))

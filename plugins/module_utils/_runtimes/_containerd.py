@@ -117,7 +117,7 @@ def _document(path: str, text: str, imported_by: int) -> Document:
         raise Broken(f"{path}: {error}. containerd cannot read it either; it is left alone. Mend it.") from None
     version = toml.data.get("version")
     if version is None:
-        version = 1 if toml.data else (imported_by or 2)
+        version = imported_by or (1 if toml.data else 2)
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise Broken(f"{path}: version is {version!r}; allowed are whole numbers such as 2 or 3. It is left alone.")
     found = Document(path, text, toml, version)
@@ -222,7 +222,7 @@ class _Plan:
         default = others.default
         names = [default] if default and not default.startswith("nvidia") and default != self._wanted.name else []
         for name in (*names, "runc", "crun"):
-            if isinstance(others.runtimes.get(name), dict):
+            if isinstance(others.runtimes.get(name), dict) and _runs_runc(others.runtimes[name], name):
                 return table(others.runtimes[name])
         for name in (*names, "runc", "crun"):
             found: Dict[str, Any] = meant(table(self._built_in.get(name)))
@@ -238,7 +238,9 @@ class _Plan:
         elif self._wanted.default is False and others.default == self._wanted.name:
             settings["default_runtime_name"] = self._earlier
         elif self._wanted.default is None and now.default != others.default and now.default:
-            settings["default_runtime_name"] = now.default  # set by the drop-in that is there
+            # Set by the drop-in that is there; where it names one that goes with it, ours takes its place.
+            known = now.default in below_or(others, self._built_in)
+            settings["default_runtime_name"] = now.default if known else self._wanted.name
         return settings
 
     def _cdi(self) -> bool:
@@ -260,7 +262,7 @@ class _Plan:
             mine,
             posixpath.join(posixpath.dirname(mine), "zz-" + posixpath.basename(mine).lstrip("0123456789-")),
         ):
-            others = [document for document in self._all if document.path not in (mine, path)]
+            others = [one for one in self._all if one.path not in (mine, path) or not one.text.startswith(HEADER)]
             below = effective(others, self._daemon)
             entry, settings = self._entry(below), self._settings(below, now)
             if self._is_right(now, entry, settings) and not self._is_stale(mine, below):
@@ -282,7 +284,8 @@ class _Plan:
 
     def _is_stale(self, mine: str, below: Effective) -> bool:
         """Whether a drop-in that repeats the whole table no longer repeats what the other files say by now."""
-        own = next((document.cri() for document in self._all if document.path == mine), None)
+        ours = [one for one in self._all if one.path == mine and one.text.startswith(HEADER)]
+        own = ours[0].cri() if ours else None
         if _merges(self._daemon) or own is None or not below.cri:
             return False
         added = {self._wanted.name, *(set(Effective(own).runtimes) - set(below.runtimes))}
@@ -301,12 +304,24 @@ class _Plan:
             content["enable_cdi"] = True
         plugin = _PLUGINS.get(self.version, _PLUGIN)
         changes: Dict[str, Optional[str]] = {}
-        changes[path] = HEADER + "\n" + dumps({"version": self.version, "plugins": {plugin: content}})
-        if path != self._places.drop_in and self._reader.text(self._places.drop_in) is not None:
+        changes[path] = self._text_of(path, {"version": self.version, "plugins": {plugin: content}})
+        if path != self._places.drop_in and (self._reader.text(self._places.drop_in) or "").startswith(HEADER):
             changes[self._places.drop_in] = None
         if not self._reads(path):
-            changes[self._places.config] = self._with_import(posixpath.dirname(path) + "/*.toml")
+            # This one file: what else lies in its folder was not read so far.
+            changes[self._places.config] = self._with_import(path)
         return changes
+
+    def _text_of(self, path: str, content: Dict[str, Any]) -> str:
+        """A drop-in of our own, or what somebody else has there with our part in it."""
+        there = self._reader.text(path)
+        if there is None or there.startswith(HEADER):
+            return HEADER + "\n" + dumps(content)
+        toml = Toml(there)
+        for key, value in content.items():
+            if key != "version" or not toml.data:
+                toml.set([key], value)
+        return toml.text()
 
     def _keep_default(self, below: Effective, settings: Mapping[str, Any], runtimes: Dict[str, Any]) -> None:
         """Before 2.1, a runtime that is built in is gone as soon as a file defines another one: repeat it."""
@@ -325,7 +340,12 @@ class _Plan:
 
     def _with_import(self, pattern: str) -> str:
         if not self._top:
-            return (self._text or "") + dumps({"version": self.version, "imports": [pattern]})
+            above = self._text or ""
+            return (
+                above
+                + ("\n" if above and not above.endswith("\n") else "")
+                + dumps({"version": self.version, "imports": [pattern]})
+            )
         given = self._top.toml.data.get("imports")
         toml = Toml(self._top.text)
         toml.set(["imports"], [*(given if isinstance(given, list) else []), pattern])
@@ -384,6 +404,17 @@ def _rest(cri: Mapping[str, Any], added: Set[str]) -> Any:
     for one in added:
         table(containerd.get("runtimes")).pop(one, None)
     return meant(kept)
+
+
+def below_or(others: Effective, built_in: Mapping[str, Any]) -> Set[str]:
+    """Names of runtimes that are there without us."""
+    return {*others.runtimes, *built_in, "runc"}
+
+
+def _runs_runc(entry: Mapping[str, Any], name: str) -> bool:
+    """Whether a runtime is of runc's kind: the NVIDIA runtime calls runc or crun, never a virtual machine."""
+    kind = str(entry.get("runtime_type") or "")
+    return name in ("runc", "crun") or not kind.startswith("io.containerd.") or "run" in kind.split(".")[2][:4]
 
 
 def _merges(daemon: Version) -> bool:

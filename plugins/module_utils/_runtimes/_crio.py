@@ -18,10 +18,10 @@ CONFIG = "/etc/crio/crio.conf"
 DROP_IN = "/etc/crio/crio.conf.d/99-nvidia.toml"  # nvidia-ctk's, so that there are never two
 
 
-def load(reader: Reader, config: str) -> List[Tuple[str, Dict[str, Any]]]:
+def load(reader: Reader, config: str, drop_in: str = DROP_IN) -> List[Tuple[str, Dict[str, Any]]]:
     """Files and their content in the order in which CRI-O reads them. Raises Broken."""
     documents = []
-    for path in [config, *reader.glob(posixpath.join(posixpath.dirname(config), "crio.conf.d", "*"))]:
+    for path in [config, *reader.glob(posixpath.join(posixpath.dirname(drop_in), "*"))]:
         text = reader.text(path)
         if text is None:
             continue
@@ -53,9 +53,11 @@ def plan(
     reader: Reader, config: str, drop_in: str, wanted: Wanted, built_in: Mapping[str, Any], earlier: str = ""
 ) -> Proposal:
     """What gives CRI-O the runtime. ``built_in``: runtimes by its own ``crio status config``. Raises Broken."""
-    documents = load(reader, config)
+    documents = load(reader, config, drop_in)
     now, default_now = effective(documents)
-    others = [(path, data) for path, data in documents if path != drop_in]
+    there = reader.text(drop_in)
+    ours = (there or "").startswith(HEADER)
+    others = [(path, data) for path, data in documents if path != drop_in or not ours]
     below, default = effective(others)
     source = _source(below, default, built_in, wanted.name)
     entry = dict(copy.deepcopy(source), **copy.deepcopy(table(below.get(wanted.name))))
@@ -66,14 +68,19 @@ def plan(
     elif wanted.default is False and default == wanted.name:
         settings["default_runtime"] = earlier or next((name for name in ("crun", "runc") if name in below), "runc")
     elif wanted.default is None and default_now != default:
-        settings["default_runtime"] = default_now
+        settings["default_runtime"] = default_now if default_now in {*below, *built_in} else wanted.name
     proposal = Proposal(low_level=_low_level(source))
     if wanted.default is True and default_now != wanted.name:
         proposal.earlier = default_now
     if _is_right(now, default_now, entry, settings, wanted):
         return proposal
     content: Dict[str, Any] = {"crio": {"runtime": dict(settings, runtimes={wanted.name: entry})}}
-    proposal.change(drop_in, reader.text(drop_in), HEADER + "\n" + dumps(content), "gives the runtime")
+    after = HEADER + "\n" + dumps(content)
+    if there is not None and not ours:
+        toml = Toml(there)
+        toml.set(["crio"], content["crio"])
+        after = toml.text()
+    proposal.change(drop_in, there, after, "gives the runtime")
     later = [path for path, data in others if path > drop_in and _says(data, wanted, settings)]
     if later:
         proposal.findings.append(

@@ -20,7 +20,7 @@ from . import _cri
 from ._cri import Handler, NoAnswer, Status
 from ._find import Target
 from ._toml import Toml, TomlError, parse
-from ._types import Wanted, at, meant, table
+from ._types import Wanted, at, meant, same_program, table
 
 _CRI_PLUGINS = ("io.containerd.cri.v1.runtime", "io.containerd.grpc.v1.cri", "cri")
 CANDIDATE = "/run/gpufleet-candidate"  # a file that a daemon judges before it is put in place
@@ -124,7 +124,9 @@ class Daemon:
             if not lacks:
                 return
             if time.monotonic() >= deadline:
-                raise Failure(f"{self.target.name} did not come up as wanted within {timeout:.0f} s: {lacks}")
+                raise Failure(
+                    f"{self.target.name} did not come up as wanted within {timeout:.0f} s: {lacks.rstrip('.')}."
+                )
             if lacks != told:
                 self._progress(f"waiting for {self.target.name}: {lacks}")
                 told = lacks
@@ -135,9 +137,11 @@ class Daemon:
 def _lacks(status: Status, wanted: Wanted) -> str:
     """What the running daemon lacks; "" where it has all."""
     handler = status.handler(wanted.name)
+    if not status.handlers:
+        return ""  # CRI-O before 1.30 lists none: its merged configuration has to do
     if handler is None:
         return f"it has no runtime {wanted.name} (it has {', '.join(one.name for one in status.handlers) or 'none'})"
-    if handler.program and handler.program != wanted.program:
+    if handler.program and not same_program(handler.program, wanted.program):
         return f"its runtime {wanted.name} is {handler.program}, not {wanted.program}"
     if status.default and wanted.default is not None and (status.default == wanted.name) != wanted.default:
         return f"its default runtime is {status.default}"

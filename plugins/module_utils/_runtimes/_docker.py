@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Sequence
 
 from .._plan import ERROR, Finding
 from ._json import Json, JsonError
-from ._types import Broken, Proposal, Reader, Version, Wanted, at, table
+from ._types import Broken, Proposal, Reader, Version, Wanted, at, same_program, table
 
 CONFIG = "/etc/docker/daemon.json"
 _CDI_ON = (28, 3)  # CDI is on by itself from here on
@@ -35,12 +35,15 @@ def plan(
     elif wanted.default is False and now == wanted.name:
         # By name: a key that is gone counts as unchanged when Docker reloads.
         document.set(["default-runtime"], earlier or "runc")
-    if at(document.data, "runtimes", wanted.name, "path") != wanted.program:
+    said = at(document.data, "runtimes", wanted.name, "path")
+    by_flag = f"--add-runtime={wanted.name}={wanted.program}" in flags
+    if not by_flag and not (isinstance(said, str) and same_program(said, wanted.program)):
         document.set(["runtimes", wanted.name, "path"], wanted.program)
     if wanted.cdi and _needs_cdi(document.data, daemon):
         document.set(["features", "cdi"], True)
-    proposal.findings = _conflicts(path, document.data, text, flags, daemon, wanted)
-    proposal.change(path, text, document.text(), "gives the runtime")
+    proposal.change(path, text, document.text() or text, "gives the runtime")
+    if proposal.changes:
+        proposal.findings = _conflicts(path, document.data, flags, daemon, wanted)
     return proposal
 
 
@@ -62,9 +65,7 @@ def _needs_cdi(data: Dict[str, Any], daemon: Version) -> bool:
     return said is not True and not (said is None and daemon is not None and daemon >= _CDI_ON)
 
 
-def _conflicts(
-    path: str, data: Dict[str, Any], text: Any, flags: Sequence[str], daemon: Version, wanted: Wanted
-) -> List[Finding]:
+def _conflicts(path: str, data: Dict[str, Any], flags: Sequence[str], daemon: Version, wanted: Wanted) -> List[Finding]:
     found = []
     given = {flag.split("=", 1)[0] for flag in flags}
     for flag, key in _FLAGS.items():

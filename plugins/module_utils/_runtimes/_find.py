@@ -184,6 +184,9 @@ def _target(found: _state.Runtime, runner: Optional[Runner]) -> Target:
     if target.config != config and target.drop_in.startswith(os.path.dirname(config)):
         below = os.path.relpath(drop_in, os.path.dirname(config))
         target.drop_in = os.path.join(os.path.dirname(target.config), below)
+    folder = _flag(target.flags, ("--config-dir", "-d")) if found.name == "crio" else ""
+    if folder:
+        target.drop_in = os.path.join(folder, os.path.basename(drop_in))
     if target.program and found.name in (*_CONFIG_FLAGS, "podman"):
         target.version = _version(runner, target.program)
     return target

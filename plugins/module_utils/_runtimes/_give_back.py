@@ -6,19 +6,19 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
 from .._host._journal import Journal
 from .._host._systemd import Units
 from .._plan import WARNING, Action, Check, Failure, Finding
 from . import _rancher, _specs
-from ._configure import Settings, note, owed
+from ._configure import Settings, names_of, owed
 from ._cri import NoAnswer
 from ._daemons import Daemon
 from ._find import Target
 from ._json import Json, JsonError
 from ._toml import Toml, TomlError
-from ._types import HEADER, Change, Wanted, at, table
+from ._types import HEADER, Change, at, table
 
 _PLUGINS = ("cri", "io.containerd.grpc.v1.cri", "io.containerd.cri.v1.runtime")
 
@@ -33,7 +33,10 @@ class GiveBack:
         self._edits = [change for path in journal.paths() if path in self._kept for change in self._edit(path)]
         made = _specs.made_by_us(settings.earlier)
         self._specs = [path for path in made if settings.files.exists(path)]
-        self._waiting = [target for target in self._targets if self._must_start(target)]
+        affected = [target for target in self._targets if self._is_affected(target)]
+        self._waiting = affected if settings.restart else []
+        self.owing = [] if settings.restart else affected
+        self.done: List[str] = []
 
     def changes(self) -> List[Change]:
         """Files before and after."""
@@ -68,25 +71,30 @@ class GiveBack:
                 path, remedy="Look at it by hand",
             )
             for path in sorted(self._kept - edited)
+        ] + [
+            Finding(
+                "restart_owed", WARNING, f"{target.unit} works with the runtime until it is restarted, which is not "
+                f"asked for", target.name, remedy="Run again with restart: true",
+            )
+            for target in self.owing
         ]  # fmt: skip
 
-    def carry_out(self) -> List[str]:
-        """Give back, have daemons read it. Returns ids of what was done."""
+    def carry_out(self) -> None:
+        """Give back, have daemons read it; ``done`` has the ids of what was done. Raises Failure."""
         ids = [action.id for action in self.plan()]
-        for target in self._waiting:
-            self._journal.note(owed(target.unit), True)
-        for key in self._journal.notes():
-            if key.startswith(note("")):
-                self._journal.note(owed(""), True)  # keeps the journal until all is done
-                self._journal.forget(key)
+        for target in (*self._waiting, *self.owing):
+            self._journal.note(owed(target.unit), True)  # keeps the journal until all is done
         self._restore()
+        self.done += [one for one in ids if not one.endswith("-restart")]
         for target in self._waiting:
             self._start(target)
             self._journal.forget(owed(target.unit))
+            self.done.append(f"{target.name}-restart")
+        still = {owed(target.unit) for target in self.owing}
         for key in self._journal.notes():
-            self._journal.forget(key)
+            if key not in still:
+                self._journal.forget(key)
         self._journal.give_back()
-        return ids
 
     def _restore(self) -> None:
         runner, files = self._settings.runner, self._settings.files
@@ -115,10 +123,9 @@ class GiveBack:
             if target.name != "podman":
                 daemon.wait(None, self._settings.timeout)
             self._journal.give_back()
-        except Failure as failure:
-            raise Failure(
-                f"The files are as they were found, and {target.name} does not come up: {failure.msg}"
-            ) from None
+        except (Failure, JsonError) as error:
+            told = error.msg if isinstance(error, Failure) else f"{target.config}: {error}. Mend it, then run again."
+            raise Failure(f"The files are as they were found, and {target.name} does not come up: {told}") from None
 
     def _forget_in_docker(self, target: Target) -> None:
         """Docker takes what its file does not say for unchanged when it reloads: so for the reload, and until the next
@@ -140,7 +147,11 @@ class GiveBack:
             if not self._settings.runner:
                 continue
             daemon = Daemon(target, self._settings.runner, self._settings.progress)
-            merged = daemon.merged()
+            try:
+                merged = daemon.merged()
+            except Failure as failure:
+                checks.append(Check(f"{target.name}-files", False, failure.msg))
+                continue
             if merged is not None:
                 there = self._settings.wanted.name in daemon.runtimes(merged)
                 detail = "is configured by somebody else still" if there else "is in its configuration no longer"
@@ -155,7 +166,10 @@ class GiveBack:
             there = daemon.live().handler(name) is not None
         except NoAnswer as error:
             return Check("docker-live", False, error.msg)
-        told = Json(self._settings.reader.text(target.config) or "").data
+        try:
+            told = Json(self._settings.reader.text(target.config) or "").data
+        except JsonError as error:
+            return Check("docker-live", False, f"{target.config}: {error}")
         said = name in table(told.get("runtimes"))
         if there and not said:
             return Check("docker-live", False, f"it has the runtime {name} still. Restart {target.unit} when it may")
@@ -163,8 +177,8 @@ class GiveBack:
 
     # --- What is to do --------------------------------------------------------------------------------------------
 
-    def _must_start(self, target: Target) -> bool:
-        if not self._settings.runner or not self._settings.restart or not target.running or not target.unit:
+    def _is_affected(self, target: Target) -> bool:
+        if not self._settings.runner or not target.running or not target.unit:
             return False
         if owed(target.unit) in self._journal.notes():
             return True
@@ -174,7 +188,8 @@ class GiveBack:
         text = self._settings.reader.text(path)
         if text is None:
             return []
-        after = without(path, text, self._settings.wanted, self._settings.earlier)
+        names = [self._settings.wanted.name, *names_of(self._settings.earlier)]
+        after = without(path, text, self._journal.original(path), names, self._journal.paths())
         return [Change(path, text, after, "our part")] if after != text else []
 
 
@@ -186,33 +201,72 @@ def belongs(path: str, target: Target) -> bool:
     return path == target.config or os.path.dirname(path) in folders
 
 
-def without(path: str, text: str, wanted: Wanted, notes: Dict[str, Any]) -> Optional[str]:
-    """The file without our part; None where nothing else is in it. The same text where nothing of ours can be told."""
-    if path.endswith(".json"):
-        return _without_json(text, wanted, str(notes.get(note("docker")) or ""))
+def without(path: str, text: str, original: Optional[str], names: Sequence[str], ours: Sequence[str]) -> Optional[str]:
+    """The file with our part as it was in ``original``; None where nothing else is in it and there was no file.
+
+    ``names``: runtimes that we made; ``ours``: files that we wrote. The same text where nothing of ours can be told.
+    """
     if _rancher.has_block(text):
         return _rancher.without_block(text)
     try:
+        if path.endswith(".json"):
+            document = Json(text)
+            _json_back(document, Json(original or "").data, names)
+            return document.text() if document.data or original is not None else None
         toml = Toml(text)
-    except TomlError:
+        _toml_back(toml, text.startswith(HEADER), Toml(original or "").data, names, ours)
+    except (TomlError, JsonError):
         return text
+    return toml.text() if _says_more(toml.data) or original is not None else None
+
+
+def _json_back(document: Json, before: Dict[str, Any], names: Sequence[str]) -> None:
+    for name in names:
+        _back(document, before, ["runtimes", name])
+    if table(document.data.get("runtimes")) == {} and "runtimes" not in before:
+        document.delete(["runtimes"])
+    if document.data.get("default-runtime") in (*names, "runc"):
+        _back(document, before, ["default-runtime"])
+    if at(document.data, "features", "cdi") is True:
+        _back(document, before, ["features", "cdi"])
+        if document.data.get("features") == {} and "features" not in before:
+            document.delete(["features"])
+
+
+def _toml_back(toml: Toml, whole: bool, before: Dict[str, Any], names: Sequence[str], ours: Sequence[str]) -> None:
     for plugin in _PLUGINS:
-        if text.startswith(HEADER):
+        if whole:
             toml.delete(["plugins", plugin])  # all of it is ours, what it repeats of other files too
-        _take_out(
-            toml, ["plugins", plugin, "containerd"], "default_runtime_name", wanted, notes.get(note("containerd"))
-        )
-    _take_out(toml, ["crio", "runtime"], "default_runtime", wanted, notes.get(note("crio")))
-    return toml.text() if _says_more(toml.data) else None
+        _table_back(toml, before, ["plugins", plugin, "containerd"], "default_runtime_name", names)
+        for cdi in (["plugins", plugin, "enable_cdi"], ["plugins", plugin, "containerd", "enable_cdi"]):
+            if at(toml.data, *cdi) is True:
+                _back(toml, before, cdi)
+    _table_back(toml, before, ["crio", "runtime"], "default_runtime", names)
+    imports = toml.data.get("imports")
+    if isinstance(imports, list):
+        earlier = before.get("imports", [])
+        kept = [one for one in imports if one in earlier or one not in ours]
+        if kept or earlier:
+            toml.set(["imports"], kept)
+        elif len(kept) != len(imports):
+            toml.delete(["imports"])
 
 
-def _take_out(toml: Toml, place: List[str], key: str, wanted: Wanted, earlier: Any) -> None:
-    toml.delete([*place, "runtimes", wanted.name])
-    if at(toml.data, *place, key) == wanted.name:
-        if earlier:
-            toml.set([*place, key], str(earlier))
-        else:
-            toml.delete([*place, key])
+def _table_back(toml: Toml, before: Dict[str, Any], place: List[str], key: str, names: Sequence[str]) -> None:
+    for name in names:
+        _back(toml, before, [*place, "runtimes", name])
+    if at(toml.data, *place, key) in names:
+        _back(toml, before, [*place, key])
+
+
+def _back(document: Union[Json, Toml], before: Dict[str, Any], place: List[str]) -> None:
+    """One place as it was."""
+    was = at(before, *place)
+    if at(document.data, *place) == was:
+        return
+    document.delete(place)
+    if was is not None:
+        document.set(place, was)
 
 
 def _says_more(data: Any) -> bool:
@@ -220,19 +274,3 @@ def _says_more(data: Any) -> bool:
     if isinstance(data, dict):
         return any(_says_more(value) for key, value in data.items() if key != "version")
     return True
-
-
-def _without_json(text: str, wanted: Wanted, earlier: str) -> Optional[str]:
-    try:
-        document = Json(text)
-    except JsonError:
-        return text
-    document.delete(["runtimes", wanted.name])
-    if table(document.data.get("runtimes")) == {} and "runtimes" in document.data:
-        document.delete(["runtimes"])
-    if document.data.get("default-runtime") == wanted.name:
-        if earlier:
-            document.set(["default-runtime"], earlier)
-        else:
-            document.delete(["default-runtime"])
-    return document.text() if document.data else None

@@ -40,7 +40,7 @@ def generated(reader: Reader, path: str) -> Tuple[Dict[str, Any], str, int]:
     return table(containerd.get("runtimes")), str(containerd.get("default_runtime_name") or ""), version
 
 
-def plan(reader: Reader, config: str, wanted: Wanted) -> Proposal:
+def plan(reader: Reader, config: str, wanted: Wanted, product: str) -> Proposal:
     """What k3s or RKE2 needs besides a restart: a block in the template that is there, a template where the runtime
     would not be found, and the default runtime in a file of its own settings."""
     proposal = Proposal()
@@ -54,15 +54,8 @@ def plan(reader: Reader, config: str, wanted: Wanted) -> Proposal:
         if text is None and (number != (version or 3) or _found_by_itself(wanted)):
             continue
         proposal.change(path, text, _with_block(text, plugin, wanted), "gives the runtime")
-    _default(reader, config, wanted, proposal)
+    _default(reader, product, wanted, proposal)
     return proposal
-
-
-def shows(reader: Reader, config: str, wanted: Wanted) -> bool:
-    """Whether the file of the last start has the runtime."""
-    runtimes, default, _version = generated(reader, config)
-    right = at(table(runtimes.get(wanted.name)), "options", "BinaryName") == wanted.program
-    return right and (wanted.default is None or (default == wanted.name) == wanted.default)
 
 
 def has_block(text: str) -> bool:
@@ -88,7 +81,9 @@ def _with_block(text: Optional[str], plugin: str, wanted: Wanted) -> Optional[st
     bare = _BLOCK.sub("", text)
     if _BASE.search(bare) and _found_by_itself(wanted):
         return bare
-    if re.search(rf'runtimes\."?{re.escape(wanted.name)}"?\]', bare) or "NvidiaRuntimes" in bare:
+    said = "\n".join(line for line in bare.splitlines() if not line.lstrip().startswith("#"))
+    by_itself = "NvidiaRuntimes" in said and _found_by_itself(wanted)
+    if by_itself or (re.search(rf'runtimes\."?{re.escape(wanted.name)}"?\]', said) and wanted.program in said):
         return bare  # the template gives it already, in a way of its own
     return bare.rstrip("\n") + "\n\n" + _block(plugin, wanted)
 
@@ -102,8 +97,7 @@ def _block(plugin: str, wanted: Wanted) -> str:
     return f"{_BEGIN}\n{content.strip()}\n{_END}\n"
 
 
-def _default(reader: Reader, config: str, wanted: Wanted, proposal: Proposal) -> None:
-    product = config.split("/")[4]  # /var/lib/rancher/<product>/...
+def _default(reader: Reader, product: str, wanted: Wanted, proposal: Proposal) -> None:
     path = f"/etc/rancher/{product}/config.yaml.d/99-gpufleet.yaml"
     line = f"default-runtime: {wanted.name}\n"
     text = reader.text(path)

@@ -11,6 +11,7 @@ import posixpath
 from typing import List, Optional
 
 from .._host._files import Files
+from .._plan import Failure
 
 
 class FilesReader:
@@ -21,7 +22,10 @@ class FilesReader:
 
     def text(self, path: str) -> Optional[str]:
         """The content; None where there is no such file. Raises Failure for what is no plain file."""
-        return self._files.text(path)
+        text = self._files.text(path)
+        if text is None and self._files.exists(path):
+            raise Failure(f"{path} is a link to nothing. It is left alone. Remove it, or make what it leads to.")
+        return text
 
     def glob(self, pattern: str) -> List[str]:
         """Files that an absolute pattern matches, sorted; a star does not cross folders."""

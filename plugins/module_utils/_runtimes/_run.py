@@ -5,18 +5,20 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from .._host import _lock
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units
-from .._plan import ERROR, INFO, WARNING, Action, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Result, errors, refusal
 from . import _find, _packages, _packages_run, _toolkit_config
 from ._configure import Job, Settings, carry_out, prepare, prove, write
 from ._give_back import GiveBack
@@ -28,6 +30,9 @@ from ._types import Change, Wanted
 COMPONENT = "container_toolkit"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
+_SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
+_WAIT = 60.0  # seconds for another run to end
+_TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own
 _NEW_MODE = (1, 18)  # mode auto means CDI from here on
 _KUBELET = "/var/lib/kubelet/config.yaml"
 
@@ -57,7 +62,7 @@ def container_toolkit(params: Mapping[str, Any], check: bool, progress: Progress
     if wrong:
         raise Failure(refusal(wrong), Result(findings=wrong))
     root = Root(str(params["root"]))
-    if root.folder == "/" and os.geteuid() and not check:
+    if root.folder == "/" and os.geteuid():
         raise Failure("Only root may configure container runtimes. Run with become: true. Nothing has been changed.")
     return _Run(params, check, progress, tools, root).go()
 
@@ -72,6 +77,11 @@ def _wrong(params: Mapping[str, Any]) -> List[Finding]:
     if not _NAME.match(str(params["runtime_name"])):
         detail = f"{params['runtime_name']!r} is no name; allowed are letters, digits, dots, dashes, such as nvidia"
         found.append(Finding("no_name", ERROR, detail, path="runtime_name"))
+    if _TAKEN.match(str(params["runtime_name"])):
+        detail = (
+            f"{params['runtime_name']!r} is a runtime of the daemon itself; allowed is any other name, such as nvidia"
+        )
+        found.append(Finding("name_taken", ERROR, detail, path="runtime_name"))
     if not os.path.isabs(str(params["runtime_path"])) or "\n" in str(params["runtime_path"]):
         detail = f"{params['runtime_path']!r} is no absolute path"
         found.append(Finding("no_path", ERROR, detail, path="runtime_path"))
@@ -114,12 +124,30 @@ class _Run:
 
     def go(self) -> Outcome:
         """Plan, then act, unless this is check mode or there is nothing to do."""
-        with Journal(self._files, COMPONENT) as journal, Journal(self._files, _packages_run.COMPONENT) as bought:
+        with (
+            self._alone(),
+            Journal(self._files, COMPONENT) as journal,
+            Journal(self._files, _packages_run.COMPONENT) as bought,
+        ):
             self._settings.earlier = journal.notes()
             packages = self._packages(bought)
             if self._params["state"] == "absent":
                 return self._absent(journal, packages)
             return self._present(journal, packages)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """One run at a time from before the first look: what a run plans has to hold until it is done.
+
+        The lock is on a folder that is there anyway, so that a run with nothing to do writes nothing.
+        """
+        folder = "/etc" if os.path.isdir(self._root.at("/etc")) else "/"
+        held = _lock.NONE if self._check else _lock.take(self._root.at(folder), folder, COMPONENT, _WAIT)
+        try:
+            yield
+        finally:
+            if held != _lock.NONE:
+                os.close(held)
 
     def _packages(self, journal: Journal) -> Optional[_Packages]:
         """What the packages need; None where they are left alone. Nothing is changed."""
@@ -154,18 +182,24 @@ class _Run:
         diff = diff_of(work.changes())
         self._result.findings += work.findings()
         self._result.plan = work.plan()
+        if packages and work.owing and packages.todo.remove:
+            names = ", ".join(target.name for target in work.owing)
+            detail = f"{names} works with the runtime until it is restarted, so the toolkit's packages stay"
+            self._result.findings.append(
+                Finding("packages_stay", WARNING, detail, remedy="Run again with restart: true")
+            )
+            packages = None
         if packages:
             self._result.findings += packages.todo.findings
             self._result.plan += packages.todo.actions
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [target.told() for target in targets]}
         if not self._check and (self._result.plan or journal.notes()):
-            done: List[str] = []
             try:
-                done += work.carry_out()
-                done += self._buy(packages)
+                work.carry_out()
+                work.done += self._buy(packages)
             except Failure as failure:
-                raise self._stopped(failure, done) from None
+                raise self._stopped(failure, work.done) from None
             self._result.verified = work.prove()
             if packages:
                 self._result.verified += _packages_run.prove(packages.todo, packages.manager)
@@ -173,7 +207,9 @@ class _Run:
         return Outcome(self._result, diff)
 
     def _targets(self) -> List[_find.Target]:
-        targets, findings = _find.find(self._root, self._settings.runner, self._params["runtimes"])
+        # What is given back does not depend on what is still there.
+        asked = None if self._params["state"] == "absent" else self._params["runtimes"]
+        targets, findings = _find.find(self._root, self._settings.runner, asked)
         self._result.findings += findings
         return targets
 
@@ -347,4 +383,4 @@ def diff_of(changes: Sequence[Change]) -> List[Dict[str, str]]:
 
 
 def _shown(text: Optional[str]) -> str:
-    return (text or "").encode("utf-8", "replace").decode()
+    return _SECRET.sub(rf"\1{REDACTED}", (text or "").encode("utf-8", "replace").decode())

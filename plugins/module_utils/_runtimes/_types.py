@@ -12,6 +12,7 @@ from .._plan import Failure, Finding
 
 Version = Optional[Tuple[int, ...]]  # of a daemon: major, minor, patch; None where it cannot be asked
 
+_LOOKED_UP = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 HEADER = "# Made by gpufleet.nvidia (container_toolkit). Changes in this file are lost; see the module's options.\n"
 
 
@@ -86,6 +87,12 @@ def at(data: Mapping[str, Any], *path: str) -> Any:
             return None
         here = here[key]
     return here
+
+
+def same_program(said: str, program: str) -> bool:
+    """Whether a configuration names this program, by its path or by a name that daemons look up."""
+    folder, slash, name = program.rpartition("/")
+    return said == program or (slash == "/" and said == name and folder in _LOOKED_UP)
 
 
 def demand(file: str, data: Mapping[str, Any], *shapes: Tuple[Tuple[str, ...], type]) -> None:

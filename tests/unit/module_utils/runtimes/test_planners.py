@@ -118,7 +118,7 @@ def test_docker_before_25_knows_no_cdi() -> None:
 def test_a_template_of_k3s_that_gives_the_runtime_itself_stays(text: str) -> None:
     folder = "/var/lib/rancher/k3s/agent/etc/containerd"
     files = Given({f"{folder}/config.toml": "version = 2\n", f"{folder}/config.toml.tmpl": text})
-    assert _rancher.plan(files, f"{folder}/config.toml", Wanted()).changes == []
+    assert _rancher.plan(files, f"{folder}/config.toml", Wanted(), "k3s").changes == []
 
 
 def test_what_was_to_be_changed_is_no_difference_and_all_else_is() -> None:
@@ -132,3 +132,73 @@ def test_what_was_to_be_changed_is_no_difference_and_all_else_is() -> None:
         f"plugins.{V2}.sandbox_image",
     ]
     assert f"plugins.{V2}.containerd.default_runtime_name" not in differences(base, other, Wanted(default=True))
+
+
+FOREIGN = f'version = 2\n[plugins."{V2}"]\n  sandbox_image = "mirror/pause:1"\n' + runtime(
+    "kata", runtime_type='"io.containerd.kata.v2"'
+)
+
+
+@pytest.mark.rows("P005")
+@pytest.mark.parametrize("daemon", [(1, 7, 24), (2, 4, 2), None])
+def test_what_somebody_else_says_in_the_drop_in_stays(daemon: Any) -> None:
+    files = Given({_containerd.CONFIG: TOP, _containerd.DROP_IN: FOREIGN})
+    before = _containerd.effective(_containerd.load(files, _containerd.Places()), daemon)
+    files.take(plan(files, daemon))
+    after = _containerd.effective(_containerd.load(files, _containerd.Places()), daemon)
+    assert after.runtimes["nvidia"]["options"]["BinaryName"] == P
+    assert after.runtimes["kata"] == before.runtimes["kata"]
+    assert after.cri["sandbox_image"] == "mirror/pause:1"
+    assert files.files[_containerd.DROP_IN].startswith("version = 2\n")
+    assert plan(files, daemon).changes == []
+
+
+def test_files_that_were_not_read_so_far_stay_unread() -> None:
+    other = f'version = 2\n[plugins."{V2}".containerd]\n  snapshotter = "native"\n'
+    bare = TOP.replace(IMPORTS, "")
+    files = Given({_containerd.CONFIG: bare, "/etc/containerd/conf.d/10-old.toml": other})
+    files.take(plan(files, (1, 7, 24)))
+    now = _containerd.effective(_containerd.load(files, _containerd.Places()), (1, 7, 24))
+    assert "nvidia" in now.runtimes
+    assert "snapshotter" not in now.cri["containerd"]
+    assert plan(files, (1, 7, 24)).changes == []
+
+
+def test_a_file_that_ends_in_a_comment_gets_its_version_on_a_line_of_its_own() -> None:
+    files = Given({_containerd.CONFIG: "# managed by chef"})
+    files.take(plan(files, (1, 7, 24)))
+    assert parse(files.files[_containerd.CONFIG])["version"] == 2
+
+
+def test_an_imported_file_without_a_version_has_that_of_its_importer() -> None:
+    part = runtime("runc", options="SystemdCgroup = true", runtime_type=f'"{RUNC}"')
+    files = Given({_containerd.CONFIG: "version = 2\n" + IMPORTS, "/etc/containerd/conf.d/10-a.toml": part})
+    files.take(plan(files, (1, 7, 24)))
+    assert drop_in(files)["plugins"][V2]["containerd"]["runtimes"]["nvidia"]["options"]["SystemdCgroup"] is True
+
+
+def test_a_default_runtime_that_was_ours_under_another_name_is_the_new_one() -> None:
+    files = Given({_containerd.CONFIG: TOP})
+    files.take(plan(files, (2, 4, 2), default=True))
+    files.take(plan(files, (2, 4, 2), name="gpu"))
+    now = _containerd.effective(_containerd.load(files, _containerd.Places()), (2, 4, 2))
+    assert now.default == "gpu"
+    assert "gpu" in now.runtimes
+
+
+def test_a_default_runtime_of_virtual_machines_is_not_copied() -> None:
+    text = TOP + f'[plugins."{V2}".containerd]\n  default_runtime_name = "kata"\n'
+    text += runtime("kata", runtime_type='"io.containerd.kata.v2"')
+    files = Given({_containerd.CONFIG: text})
+    files.take(plan(files, (2, 4, 2)))
+    assert drop_in(files)["plugins"][V2]["containerd"]["runtimes"]["nvidia"]["runtime_type"] == RUNC
+
+
+@pytest.mark.parametrize("text", ['{"runtimes": {"nvidia": {"path": "nvidia-container-runtime", "args": []}}}'])
+def test_a_program_by_name_is_as_good_as_its_path(text: str) -> None:
+    assert _docker.plan(Given({_docker.CONFIG: text}), _docker.CONFIG, Wanted(), (26, 1, 5)).changes == []
+
+
+def test_a_runtime_by_flag_of_dockerd_needs_nothing() -> None:
+    found = _docker.plan(Given({}), _docker.CONFIG, Wanted(), (26, 1, 5), ["dockerd", f"--add-runtime=nvidia={P}"])
+    assert (found.changes, found.findings) == ([], [])

@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
+import json
 import os
 import re
 from pathlib import Path
@@ -16,6 +18,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import _run
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import (
     Outcome,
@@ -225,6 +228,7 @@ def test_settings_of_the_toolkit_are_set_beside_what_is_there(image: Image) -> N
     [
         ({"runtime_name": "a b"}, "runtime_name: 'a b' is no name"),
         ({"runtime_path": "nvidia-container-runtime"}, "is no absolute path"),
+        ({"runtime_name": "runc"}, "runtime_name: 'runc' is a runtime of the daemon itself"),
         ({"restart_timeout": 0}, "restart_timeout: 0; allowed are seconds from 1 on"),
         ({"runtimes": [{"name": "foo"}]}, r"runtimes\[0\].name: 'foo' is no runtime; allowed are containerd, docker"),
         ({"runtimes": [{"name": "crio"}]}, "crio is not on this host; there is docker"),
@@ -386,13 +390,12 @@ def test_podmans_old_hook_goes_and_comes_back(image: Image) -> None:
     assert image.state() == before
 
 
-def test_giving_back_with_wrong_options_changes_nothing(image: Image) -> None:
+def test_what_is_given_back_does_not_depend_on_what_is_still_there(image: Image) -> None:
     docker(image)
+    before = image.state()
     image.run()
-    held = image.state()
-    with pytest.raises(Failure, match="Refused, nothing has been changed"):
-        image.run(state="absent", runtimes=[{"name": "crio"}])
-    assert image.state() == held
+    image.run(state="absent", runtimes=[{"name": "crio"}])
+    assert image.state() == before
 
 
 @pytest.mark.parametrize(
@@ -407,3 +410,74 @@ def test_our_drop_in_that_somebody_edited_keeps_their_part_alone(image: Image, m
     image.run(state="absent")
     assert path.exists() is bool(left)
     assert not left or (left in path.read_text() and "nvidia-container-runtime" not in path.read_text())
+
+
+def test_a_second_run_waits_for_the_first(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    docker(image)
+    monkeypatch.setattr(_run, "_WAIT", 0.2)
+    before = image.state()
+    folder = os.open(image.root / "etc", os.O_RDONLY)
+    fcntl.flock(folder, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(Failure, match="Another run of container_toolkit has been at work"):
+            image.run()
+        assert image.run(check=True).result.plan
+        assert image.state() == before
+    finally:
+        os.close(folder)
+    image.run()
+
+
+def test_secrets_of_the_main_file_are_not_read_by_more_people(image: Image) -> None:
+    containerd(image)
+    text = f"version = 2\n[{V2.removesuffix('.containerd')}.registry.configs.a.auth]\npassword = 's3cret'\n"
+    image.put("etc/containerd/config.toml", text, 0o600)
+    done = image.run()
+    drop_in = image.root / "etc/containerd/conf.d/99-nvidia.toml"
+    assert "s3cret" in drop_in.read_text()
+    assert drop_in.stat().st_mode & 0o777 == 0o600
+    assert "s3cret" not in json.dumps(done.diff)
+
+
+def test_a_link_to_nothing_is_named_and_stays(image: Image) -> None:
+    containerd(image)
+    (image.root / "etc/containerd").mkdir(parents=True)
+    (image.root / "etc/containerd/config.toml").symlink_to("/srv/none.toml")
+    with pytest.raises(Failure, match=r"/etc/containerd/config\.toml is a link to nothing"):
+        image.run()
+    assert (image.root / "etc/containerd/config.toml").is_symlink()
+
+
+@pytest.mark.parametrize("text", ['{"runtimes": null}', '{"runtimes": {"nvidia": null}}'])
+def test_what_is_nothing_in_daemon_json_is_told(image: Image, text: str) -> None:
+    docker(image)
+    image.put("etc/docker/daemon.json", text)
+    with pytest.raises(Failure, match=r"/etc/docker/daemon\.json: "):
+        image.run()
+    assert image.text("etc/docker/daemon.json") == text
+
+
+def test_what_a_user_had_of_that_name_comes_back_beside_later_edits(image: Image) -> None:
+    docker(image)
+    image.put("etc/docker/daemon.json", '{"default-runtime": "mine", "runtimes": {"nvidia": {"path": "/opt/n"}}}\n')
+    image.run(default_runtime=True, cdi=True)
+    document = Json(image.text("etc/docker/daemon.json"))
+    document.set(["debug"], True)
+    image.put("etc/docker/daemon.json", document.text())
+    image.run(state="absent")
+    assert Json(image.text("etc/docker/daemon.json")).data == {
+        "default-runtime": "mine",
+        "runtimes": {"nvidia": {"path": "/opt/n"}},
+        "debug": True,
+    }
+
+
+def test_the_import_goes_from_a_file_that_was_edited_since(image: Image) -> None:
+    containerd(image)
+    image.put("etc/containerd/config.toml", "version = 2\n")
+    image.run()
+    path = image.root / "etc/containerd/config.toml"
+    assert "imports" in path.read_text()
+    path.write_text(path.read_text() + 'root = "/data"\n')
+    image.run(state="absent")
+    assert path.read_text() == 'version = 2\nroot = "/data"\n'
