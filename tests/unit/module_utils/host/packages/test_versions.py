@@ -42,9 +42,8 @@ CASES = [(manager, *case) for case in BOTH for manager in ("apt", "dnf")] + ONLY
 @pytest.mark.parametrize(("manager", "one", "order", "other"), CASES)
 def test_order(manager: str, one: str, order: str, other: str) -> None:
     sign = {"<": -1, "=": 0, ">": 1}[order]
-    pair = (one, other)
-    assert compare(manager, *pair) == sign
-    assert compare(manager, *pair[::-1]) == -sign
+    for first, second, expected in ((one, other, sign), (other, one, -sign)):
+        assert compare(manager, first, second) == expected
 
 
 def test_newest_first_and_each_once() -> None:
