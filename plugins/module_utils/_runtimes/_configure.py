@@ -137,10 +137,14 @@ def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
         job.proposal.findings.append(Finding("restart_did_not_help", ERROR, detail, job.name, remedy=remedy))
         return
     job.activates = settings.restart and bool(job.target.unit) and owes
-    if owes and not settings.restart:
+    if owes and not job.activates:
         job.proposal.findings.append(
             Finding(
-                "restart_owed", INFO, f"{job.target.unit} was not restarted, as asked", job.name, remedy="Restart it"
+                "restart_owed",
+                INFO,
+                f"{job.target.unit or 'its daemon'} is not restarted: it is not asked for, or has no unit",
+                job.name,
+                remedy="Restart it",
             )
         )
 

@@ -262,10 +262,11 @@ class _Plan:
             mine,
             posixpath.join(posixpath.dirname(mine), "zz-" + posixpath.basename(mine).lstrip("0123456789-")),
         ):
-            others = [one for one in self._all if one.path not in (mine, path) or not one.text.startswith(HEADER)]
+            others = [one for one in self._all if not one.text.startswith(HEADER)]
             below = effective(others, self._daemon)
             entry, settings = self._entry(below), self._settings(below, now)
-            if self._is_right(now, entry, settings) and not self._is_stale(mine, below):
+            moved = any(one.text.startswith(HEADER) and one.path not in (mine, path) for one in self._all)
+            if self._is_right(now, entry, settings) and not self._is_stale(mine, below) and not moved:
                 return
             changes = self._changes(path, below, entry, settings)
             after = effective(load(_Changed(self._reader, changes), self._places), self._daemon)
@@ -305,8 +306,9 @@ class _Plan:
         plugin = _PLUGINS.get(self.version, _PLUGIN)
         changes: Dict[str, Optional[str]] = {}
         changes[path] = self._text_of(path, {"version": self.version, "plugins": {plugin: content}})
-        if path != self._places.drop_in and (self._reader.text(self._places.drop_in) or "").startswith(HEADER):
-            changes[self._places.drop_in] = None
+        for one in self._all:
+            if one.path != path and one.text.startswith(HEADER):
+                changes[one.path] = None  # from before the place was another
         if not self._reads(path):
             # This one file: what else lies in its folder was not read so far.
             changes[self._places.config] = self._with_import(path)

@@ -140,6 +140,7 @@ def change(
     ``option`` is the option that ``wanted`` comes from. With an error among the findings the text is as it was.
     """
     before = text or ""
+    wanted = {key: _plain(key, value) for key, value in _leaves("", wanted)}
     findings = [one for key, value in wanted.items() for one in _judge(key, value, option)]
     try:
         document = Toml(before)
@@ -160,6 +161,14 @@ def change(
     if any(one.severity == ERROR for one in findings):
         return before, findings
     return document.text(), findings
+
+
+def _plain(key: str, value: Any) -> Any:
+    """A boolean that came as a text, as from Ansible's command line."""
+    known = KEYS.get(key)
+    if known and known.kind is bool and isinstance(value, str) and value.lower() in ("true", "false"):
+        return value.lower() == "true"
+    return value
 
 
 def _leaves(above: str, table: Mapping[str, Any]) -> Iterator[Tuple[str, Any]]:

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import _containerd, _docker, _rancher
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import (
+    _containerd,
+    _docker,
+    _rancher,
+    _toolkit_config,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._daemons import differences
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
@@ -202,3 +207,23 @@ def test_a_program_by_name_is_as_good_as_its_path(text: str) -> None:
 def test_a_runtime_by_flag_of_dockerd_needs_nothing() -> None:
     found = _docker.plan(Given({}), _docker.CONFIG, Wanted(), (26, 1, 5), ["dockerd", f"--add-runtime=nvidia={P}"])
     assert (found.changes, found.findings) == ([], [])
+
+
+def test_another_place_for_the_drop_in_takes_the_place_of_the_old_one() -> None:
+    files = Given({_containerd.CONFIG: TOP})
+    files.take(plan(files, (1, 7, 24), default=True))
+    places = _containerd.Places(drop_in="/etc/containerd/conf.d/50-x.toml")
+    files.take(_containerd.plan(files, places, Wanted(), (1, 7, 24), BUILT_IN))
+    assert sorted(files.files) == ["/etc/containerd/conf.d/50-x.toml", _containerd.CONFIG]
+    assert _containerd.effective(_containerd.load(files, places), (1, 7, 24)).default == "nvidia"
+    assert _containerd.plan(files, places, Wanted(), (1, 7, 24), BUILT_IN).changes == []
+
+
+@pytest.mark.rows("H078", "P002")
+@pytest.mark.parametrize(
+    "wanted", [{"nvidia-container-cli.no-cgroups": "True"}, {"nvidia-container-cli": {"no-cgroups": True}}]
+)
+def test_settings_may_be_texts_and_tables(wanted: Any) -> None:
+    text, findings = _toolkit_config.change("", wanted)
+    assert findings == []
+    assert parse(text) == {"nvidia-container-cli": {"no-cgroups": True}}

@@ -129,7 +129,7 @@ def test_an_unknown_key_is_refused_with_the_nearest_name(key: str, near: str) ->
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        ("disable-require", "true"),
+        ("disable-require", "yes"),
         ("disable-require", 1),
         (f"{CLI}.environment", "A=b"),
         (f"{CLI}.environment", ["A"]),
