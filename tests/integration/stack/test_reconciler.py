@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -30,13 +31,15 @@ EVERYBODY = ("selfsubjectreviews", "selfsubjectaccessreviews", "selfsubjectrules
 
 
 @pytest.fixture
-def running(facts: Fleet) -> Fleet:
-    """A fleet whose stack is up, with the reconciler installed."""
+def running(facts: Fleet) -> Iterator[Fleet]:
+    """A fleet whose stack is up, with the reconciler installed; other tests share the fleet, and find it without."""
     result = facts.stack({})
     assert not result["failed"], result["msg"]
     installed = facts.run("reconciler", image=IMAGE)
     assert not installed["failed"], installed["msg"]
-    return facts
+    yield facts
+    gone = facts.run("reconciler", state="absent")
+    assert not gone["failed"], gone["msg"]
 
 
 @pytest.fixture
