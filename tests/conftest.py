@@ -9,6 +9,7 @@ import json
 import os
 from collections import defaultdict
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -35,8 +36,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     # Workers of pytest-xdist report to the process that started them, which alone writes the file.
-    if config.getoption("--rows-file") and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(RowKeeper(config), "gpufleet-rows")
+    if config.getoption("--rows-file"):
+        keeper = WorkersRows(config) if hasattr(config, "workerinput") else RowKeeper(config)
+        config.pluginmanager.register(keeper, "gpufleet-rows")
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
@@ -52,13 +54,10 @@ def note(rows: dict[str, set[str]], item: pytest.Item) -> None:
             rows[row].add(item.nodeid.split("::")[0])
 
 
-class RowKeeper:
-    """Collects what each test says it proves and what became of it. A row with one failed test is not proved."""
+class Collected:
+    """What tests say of rows before any has run: those that are there, and those that are left out."""
 
-    def __init__(self, config: pytest.Config) -> None:
-        self.file: Path = config.getoption("--rows-file").absolute()
-        self.passed: dict[str, set[str]] = defaultdict(set)
-        self.failed: dict[str, set[str]] = defaultdict(set)
+    def __init__(self) -> None:
         self.left_out: dict[str, set[str]] = defaultdict(set)
         self.carried: dict[str, set[str]] = defaultdict(set)
 
@@ -68,6 +67,37 @@ class RowKeeper:
     def pytest_deselected(self, items: list[pytest.Item]) -> None:
         for item in items:
             note(self.left_out, item)
+
+
+class WorkersRows(Collected):
+    """A worker alone sees what is collected: it hands that over when it ends."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__()
+        self.config = config
+
+    def pytest_sessionfinish(self) -> None:
+        output: dict[str, Any] = self.config.workeroutput  # type: ignore[attr-defined]
+        for kind in ("left_out", "carried"):
+            output[f"rows_{kind}"] = {row: sorted(files) for row, files in getattr(self, kind).items()}
+
+
+class RowKeeper(Collected):
+    """Collects what each test says it proves and what became of it. A row with one failed test is not proved."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        super().__init__()
+        self.file: Path = config.getoption("--rows-file").absolute()
+        self.passed: dict[str, set[str]] = defaultdict(set)
+        self.failed: dict[str, set[str]] = defaultdict(set)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """A worker of pytest-xdist ended; one that was killed has told nothing."""
+        told = getattr(node, "workeroutput", {})
+        for kind in ("left_out", "carried"):
+            for row, files in told.get(f"rows_{kind}", {}).items():
+                getattr(self, kind)[row].update(files)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         rows = [str(row) for name, row in report.user_properties if name == PROPERTY]

@@ -81,14 +81,15 @@ def test_long():
 """
 
 
-def test_a_run_writes_down_what_its_tests_proved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("workers", [[], ["-n", "2"]], ids=["alone", "by workers"])
+def test_a_run_writes_down_what_its_tests_proved(tmp_path: Path, workers: list[str]) -> None:
     for name, text in {
         "test_it.py": TESTS,
         "conftest.py": (rows.CHECKOUT / "tests/conftest.py").read_text(encoding="utf-8"),
         "pytest.ini": "[pytest]\nmarkers =\n    rows: rows\n    long: long\n",
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
-    command = [sys.executable, "-m", "pytest", "-q", "--rows-file", "unit.json", "-m", "not long"]
+    command = [sys.executable, "-m", "pytest", "-q", "--rows-file", "unit.json", "-m", "not long", *workers]
     assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
     here = ["test_it.py"]
     assert json.loads((tmp_path / "unit.json").read_text(encoding="utf-8")) == {

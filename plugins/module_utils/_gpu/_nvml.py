@@ -63,16 +63,6 @@ ERRORS: Dict[int, Tuple[str, str]] = {
     999: ("UNKNOWN", "Look for XID errors in the kernel's log."),
 }
 
-# Calls that change something, as the driver's library names them.
-WRITES = (
-    "nvmlDeviceSetMigMode",
-    "nvmlDeviceCreateGpuInstanceWithPlacement",
-    "nvmlGpuInstanceDestroy",
-    "nvmlGpuInstanceCreateComputeInstance",
-    "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
-    "nvmlComputeInstanceDestroy",
-)
-
 _NOBODY = 0xFFFFFFFF  # of a process that is in no instance
 _LIMIT = 256  # no driver has as many profiles
 _OLD_DRIVER = (FUNCTION_NOT_FOUND, ARGUMENT_VERSION_MISMATCH)

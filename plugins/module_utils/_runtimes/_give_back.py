@@ -154,8 +154,10 @@ class GiveBack:
                 continue
             if merged is not None:
                 there = self._settings.wanted.name in daemon.runtimes(merged)
+                ours = there and (self._settings.reader.text(target.drop_in) or "").startswith(HEADER)
                 detail = "is configured by somebody else still" if there else "is in its configuration no longer"
-                checks.append(Check(f"{target.name}-files", True, f"{self._settings.wanted.name} {detail}"))
+                detail = f"is in {target.drop_in} still" if ours else detail
+                checks.append(Check(f"{target.name}-files", not ours, f"{self._settings.wanted.name} {detail}"))
             elif target.name == "docker" and target in self._waiting:
                 checks.append(self._prove_docker(daemon))
         return checks

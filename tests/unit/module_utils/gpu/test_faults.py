@@ -14,11 +14,21 @@ from dataclasses import dataclass
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import WRITES, Nvml
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import Nvml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.tests.helpers.faults import Died
 
 from .double import Host, environment
+
+# Calls that change something, as the driver's library names them.
+WRITES = (
+    "nvmlDeviceSetMigMode",
+    "nvmlDeviceCreateGpuInstanceWithPlacement",
+    "nvmlGpuInstanceDestroy",
+    "nvmlGpuInstanceCreateComputeInstance",
+    "nvmlGpuInstanceCreateComputeInstanceWithPlacement",
+    "nvmlComputeInstanceDestroy",
+)
 
 
 @dataclass(frozen=True)
