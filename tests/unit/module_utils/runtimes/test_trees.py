@@ -15,11 +15,17 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done, Runner
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._journal import Journal
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import _run
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._configure import Settings
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._find import Target
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._give_back import GiveBack
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._json import Json
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._reader import FilesReader
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import (
     Outcome,
     Tools,
@@ -27,6 +33,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run imp
     reload_risk,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._types import HEADER, Wanted
 
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 RANCHER = "var/lib/rancher/{}/agent/etc/containerd"
@@ -481,3 +488,22 @@ def test_the_import_goes_from_a_file_that_was_edited_since(image: Image) -> None
     path.write_text(path.read_text() + 'root = "/data"\n')
     image.run(state="absent")
     assert path.read_text() == 'version = 2\nroot = "/data"\n'
+
+
+class Dumps(Runner):
+    """A containerd whose merged configuration has the runtime."""
+
+    def run(self, argv: Any, **more: Any) -> Done:
+        return Done(argv, 0, f'[{V2}.runtimes.nvidia.options]\nBinaryName = "{PROGRAM}"\n', "")
+
+
+@pytest.mark.rows("P021")
+@pytest.mark.parametrize(("text", "ok"), [(HEADER, False), ("# of somebody else\n", True)])
+def test_our_drop_in_that_is_still_there_is_no_way_back(image: Image, text: str, ok: bool) -> None:
+    image.put("etc/containerd/conf.d/99-nvidia.toml", text)
+    files = Files(Root(str(image.root)))
+    settings = Settings(Wanted(), files, FilesReader(files), lambda line: None, Dumps())
+    target = Target("containerd", "/etc/containerd/config.toml", "/etc/containerd/conf.d/99-nvidia.toml")
+    target.program = "/usr/bin/containerd"
+    with Journal(files, "container_toolkit") as journal:
+        assert [one.ok for one in GiveBack([target], settings, journal).prove()] == [ok]
