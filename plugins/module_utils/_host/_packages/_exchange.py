@@ -17,7 +17,8 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
-from ._apt import _ENV, _KEEP, _LOCK
+from ._apt import ENV as QUIET
+from ._apt import KEEP, LOCK
 from ._shared import INSTALL, checked, pinned, told
 
 _APT_WHY = ("E:", "dpkg: error")
@@ -91,7 +92,7 @@ def _apt(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
     words = [*pinned(what.pins, "="), *(f"{name}-" for name in checked(what.remove))]
     more = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *options)
     return runner.run(
-        ["apt-get", "install", "-q", "-y", *more, *_LOCK, *_KEEP, *words], check=False, timeout=INSTALL, env=_ENV
+        ["apt-get", "install", "-q", "-y", *more, *LOCK, *KEEP, *words], check=False, timeout=INSTALL, env=QUIET
     )
 
 
