@@ -240,7 +240,7 @@ def _brought(place: str, url: str, files: Files) -> Optional[Tuple[str, str]]:
     for name in _names(place, files):
         text = files.text(f"{place}/{name}") or ""
         if name.endswith((".list", ".sources", ".repo")) and re.search(
-            rf"{re.escape(url).replace('file://', 'file:/+')}/?(\s|$)", text
+            rf"{re.escape(url).replace('file:///', 'file:/+')}/?(\s|$)", text
         ):
             return f"{place}/{name}", text
     return None
