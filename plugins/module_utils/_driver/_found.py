@@ -16,7 +16,7 @@ from .._host_state._collect import Host, collect
 from .._host_state._driver import newest, numbers
 from .._host_state._shape import Found, GpuState
 from .._plan import Finding
-from ._origin import of_driver, origin
+from ._origin import of_driver, origin, upstream
 from ._types import APT, DNF, IMMUTABLE, ZYPPER, System
 
 MIB = 1024 * 1024
@@ -33,8 +33,8 @@ _DGX = "/etc/dgx-release"
 _UPDATES = ("/etc/apt/apt.conf.d/20auto-upgrades", "/etc/dnf/automatic.conf")
 _REGION = re.compile(r"0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+\Z")
 _MEMORY = 0x200  # include/linux/ioport.h: IORESOURCE_MEM
-_COHERENT = range(0x2340, 0x2350)
-_COHERENT_BLACKWELL = (0x2941, 0x31C2, 0x31C3, 0x31A1)
+_DEVICE = re.compile(r"10de:[0-9a-f]{4}\Z")
+_MULTI_NODE = (0x2941, 0x31C2, 0x31C3, 0x31A1)
 
 
 @dataclass
@@ -66,6 +66,12 @@ class HostFound:
         return {one.name: one.version for one in self.state.driver.packages}
 
     @property
+    def version(self) -> str:
+        """NVIDIA's version of the driver's packages; "" without any, or with several."""
+        versions = {upstream(version) for version in of_driver(self.installed).values()}
+        return versions.pop() if len(versions) == 1 else ""
+
+    @property
     def held(self) -> List[str]:
         return [one.name for one in self.state.driver.packages if one.held]
 
@@ -83,13 +89,14 @@ class HostFound:
         return self.state.gpus
 
     @property
-    def architectures(self) -> Tuple[str, ...]:
-        return tuple(dict.fromkeys(gpu.architecture for gpu in self.gpus))
+    def devices(self) -> List[int]:
+        """PCI ids of the GPUs, without NVIDIA's own number."""
+        return [int(gpu.device_id[5:], 16) for gpu in self.gpus if _DEVICE.match(gpu.device_id)]
 
     @property
-    def coherent(self) -> bool:
-        """Whether GPU and processor share one memory (GH200, GB200, GB300)."""
-        return any(coherent(gpu) for gpu in self.gpus)
+    def multi_node(self) -> bool:
+        """Whether NVLink reaches GPUs of other hosts (GB200, GB300)."""
+        return any(device in _MULTI_NODE for device in self.devices)
 
     @property
     def newest_kernel(self) -> str:
@@ -121,16 +128,6 @@ class HostFound:
                 {"pid": one.pid, "name": one.name, "unit": one.unit} for one in self.state.processes if one.files
             ],
         }  # fmt: skip
-
-
-def coherent(gpu: GpuState) -> bool:
-    """By its PCI id."""
-    device = gpu.device_id.partition(":")[2]
-    try:
-        number = int(device, 16)
-    except ValueError:
-        return False
-    return number in _COHERENT or number in _COHERENT_BLACKWELL
 
 
 def read(host: Host, kernel: str = "") -> HostFound:

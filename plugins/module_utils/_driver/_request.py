@@ -42,6 +42,7 @@ class Request:
     parameters: Mapping[str, Any] = field(default_factory=dict)
     hold: bool = True
     matrix: Mapping[str, Any] = field(default_factory=dict)
+    mok_password: str = ""
     root: str = "/"
 
     @property
@@ -68,6 +69,7 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
         parameters=dict(params["parameters"] or {}),
         hold=bool(params["hold"]),
         matrix=dict(params["matrix"] or {}),
+        mok_password=str(params["mok_password"] or ""),
         root=str(params["root"]),
     )
     return request, [*_versions(request), *_others(request)]
