@@ -5,18 +5,30 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from dataclasses import dataclass, field, replace
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._packages._sources import differing
 from .._plan import ERROR, WARNING, Action, Finding
-from . import _initramfs, _kernel, _modules, _nouveau, _parameters, _persistence, _reload, _secure_boot, _users
+from .._host._systemd import Units, UnitState
+from . import (
+    _initramfs,
+    _kernel,
+    _modules,
+    _nouveau,
+    _parameters,
+    _persistence,
+    _reload,
+    _secure_boot,
+    _services,
+    _users,
+)
+from ._catalog import PackageSet
 from ._found import HostFound
 from ._reload import Reload, ReloadFacts
 from ._request import NEXT_BOOT, NOW, Request
-from ._services import Services
 from ._types import FABRIC_MANAGER, FULL, DESKTOP, IMEX, PEERMEM, PERSISTENCED, Wanted
 
 _KUBELET = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.conf", "/var/lib/rancher", "/var/snap/microk8s")
@@ -56,19 +68,24 @@ class Goal:
 
     version: str
     wanted: Wanted
+    packages: PackageSet
     moves: bool
-    module: str = "nvidia"
     mok_pending: bool = False
+
+    @property
+    def module(self) -> str:
+        """The kernel module's name: Debian's own is nvidia-current."""
+        return self.packages.module
 
 
 class Reader:
     """Looks at what there is, and says what has to be done."""
 
     def __init__(
-        self, found: HostFound, request: Request, runner: Runner, files: Files, services: Optional[Services]
+        self, found: HostFound, request: Request, runner: Runner, files: Files, units: Optional[Units]
     ) -> None:
         self._found, self._request = found, request
-        self._runner, self._files, self._services = runner, files, services
+        self._runner, self._files, self._systemd = runner, files, units
 
     def options(self, branch: int) -> Dict[str, Dict[str, Any]]:
         """Parameters of modules: those that this hardware needs, and over them those that are asked for."""
@@ -153,42 +170,53 @@ class Reader:
         return ""
 
     def _facts(self, goal: Goal, rival: str) -> ReloadFacts:
-        found = self._found
-        state = found.state
-        users = tuple(_users.users(self._files))
         drm = goal.wanted.use in (FULL, DESKTOP)
         wanted = ["nvidia", "nvidia_uvm", "nvidia_modeset", *(["nvidia_drm"] if drm else [])]
         wanted += ["nvidia_peermem"] if PEERMEM in goal.wanted.companions else []
-        loaded = _modules.loaded(self._files)
-        wanted += [name for name in map(_modules.plain, loaded) if name not in wanted]
-        return ReloadFacts(
-            modules=loaded,
-            users=users,
-            running=self._services.running() if self._services else (),
-            wanted=tuple(wanted),
-            kernel=found.running,
-            module_for_kernel=found.kernel == found.running,
-            persistence=any(gpu.persistence_mode == "enabled" for gpu in found.gpus),
-            mok_pending=goal.mok_pending,
-            rival=rival,
-            console=_nouveau.console_on(_kernel.tree_of(self._files), "nvidia") if "nvidia_drm" in loaded else "",
-            passthrough=tuple(gpu.bus_id for gpu in found.gpus if gpu.driver in ("vfio-pci", "pci-stub")),
-            vgpu_guests="nvidia_vgpu_vfio" in loaded,
-            xids=tuple(entry.code for entry in state.kernel_log if entry.code >= 0) if loaded else (),
-            coherent_memory_online=False,
-            fabric_nodes=2 if found.multi_node and IMEX in goal.wanted.companions else 0,
-            sees_all_processes=state.host.sees_all_processes,
+        facts = in_use(self._found, self._files, self._running())
+        wanted += [name for name in map(_modules.plain, facts.modules) if name not in wanted]
+        multi_node = self._found.multi_node and IMEX in goal.wanted.companions
+        return replace(
+            facts, wanted=tuple(wanted), mok_pending=goal.mok_pending, rival=rival, fabric_nodes=2 if multi_node else 0
         )
 
     # --- Services -------------------------------------------------------------------------------------------------------
 
+    def _running(self) -> Tuple[str, ...]:
+        if self._systemd is None:
+            return ()
+        return tuple(one.name for one in self._systemd.states(_services.STOP_ORDER) if one.running)
+
     def _units(self, acts: Acts, goal: Goal) -> None:
-        if self._services is None:
+        wanted = [UNITS[name] for name in goal.wanted.companions if name in UNITS]
+        if goal.moves or self._systemd is None:
+            acts.units = wanted
             return
-        for companion in goal.wanted.companions:
-            unit = UNITS.get(companion)
-            if unit and (goal.moves or not self._services.runs(unit)):
-                acts.units.append(unit)
+        down = [one for one in self._systemd.states(wanted) if one.exists and not (one.running and _at_boot(one))]
+        acts.units = [one.name for one in down]
+
+
+def in_use(found: HostFound, files: Files, running: Sequence[str]) -> ReloadFacts:
+    """Who and what uses the modules that are loaded. ``running``: units that run, of those that use GPUs."""
+    loaded = _modules.loaded(files)
+    return ReloadFacts(
+        modules=loaded,
+        users=tuple(_users.users(files)),
+        running=tuple(running),
+        kernel=found.running,
+        module_for_kernel=found.kernel == found.running,
+        persistence=any(gpu.persistence_mode == "enabled" for gpu in found.gpus),
+        console=_nouveau.console_on(_kernel.tree_of(files), "nvidia") if "nvidia_drm" in loaded else "",
+        passthrough=tuple(gpu.bus_id for gpu in found.gpus if gpu.driver in ("vfio-pci", "pci-stub")),
+        vgpu_guests="nvidia_vgpu_vfio" in loaded,
+        xids=tuple(entry.code for entry in found.state.kernel_log if entry.code >= 0) if loaded else (),
+        sees_all_processes=found.state.host.sees_all_processes,
+    )
+
+
+def _at_boot(unit: UnitState) -> bool:
+    """Whether it comes up at boot; one that is static is started by others."""
+    return unit.enabled or unit.file in ("static", "indirect", "generated")
 
 
 def actions(acts: Acts, goal: Goal) -> Tuple[List[Action], List[Action], List[Action]]:

@@ -10,8 +10,9 @@ What fails between the first touch of the old driver and the proof of the new on
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from .._gpu._nvml import Opener
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
@@ -20,14 +21,14 @@ from .._host._packages import _exchange
 from .._host._packages._exchange import Exchange
 from .._host._packages._sources import set_up
 from .._host._systemd import Units
-from .._plan import Action, Failure, Result
-from . import _initramfs, _kernel, _modules, _nouveau
-from ._plan import HELD, INSTALLED, STREAM, Packages, Seen
+from .._plan import Action, Failure, Finding, Result
+from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
+from ._catalog import PackageSet
+from ._plan import BROUGHT, HELD, INSTALLED, STREAM, Packages, Seen, holds
 from ._services import Services
 from ._types import APT
 
 MOVING = "moving"  # note: {"from": version, "to": version} while the driver is exchanged
-BROUGHT = "driver packages"  # note: those that were there before us, with their versions
 REBUILD = "initramfs"  # note: why it is to be made anew, until that is done
 
 Progress = Callable[[str], None]
@@ -44,6 +45,7 @@ class Todo:
 
     packages: Packages
     seen: Seen
+    wanted: PackageSet
     flavour: str = ""
     kernel: str = ""
     module: str = "nvidia"
@@ -63,13 +65,15 @@ class Todo:
     mask: Sequence[str] = ()
     units: Sequence[str] = ()
     gpus: int = 0
+    persistence_off: bool = False
+    persistenced: bool = False
+    password: str = ""
     actions: List[Action] = field(default_factory=list)
 
 
 @dataclass
 class Host:
-    """What the work is done with. ``save`` and ``restore`` keep settings of GPUs across a reload (sentences: what could
-    not be restored)."""
+    """What the work is done with. ``there``: packages of the driver that are installed now, and which are held."""
 
     runner: Runner
     files: Files
@@ -78,8 +82,8 @@ class Host:
     manager: Manager
     journal: Journal
     progress: Progress
-    save: Callable[[], None] = lambda: None
-    restore: Callable[[], List[str]] = list
+    opener: Opener
+    there: Callable[[], Tuple[Dict[str, str], List[str]]]
 
 
 class Work:
@@ -91,6 +95,7 @@ class Work:
         self._unloaded: List[str] = []
         self.done: List[str] = []
         self.wrong: List[str] = []
+        self.findings: List[Finding] = []
 
     def carry_out(self) -> None:
         """All of it. Raises Failure with what was done, what remains, and which driver the host has now."""
@@ -213,8 +218,10 @@ class Work:
     def _make_way(self) -> None:
         """Stop what holds the GPUs and unload the old modules; what fails here leaves the host as it was."""
         todo, host = self._todo, self._host
-        host.save()
+        _settings.save(host.opener, host.files)
         host.services.stop(todo.stop, todo.mask)
+        if todo.persistence_off:
+            _settings.persistence_off(host.opener)
         self._did("stop-")
         if todo.rivals:
             _nouveau.unload(host.runner, host.files)
@@ -224,10 +231,15 @@ class Work:
         self._did("unload")
 
     def _hold(self) -> None:
+        """What has come as a dependency is held as well, so what is there is looked at anew."""
         packages, host = self._todo.packages, self._host
-        for name in [*packages.hold, *packages.release]:
+        hold = list(packages.hold)
+        if packages.moves and hold:
+            there, held = host.there()
+            hold = [name for name in holds({**there, **packages.first}, self._todo.wanted) if name not in held]
+        for name in [*hold, *packages.release]:
             host.journal.note(HELD + name, name in self._todo.seen.held)
-        host.manager.hold(packages.hold)
+        host.manager.hold(hold)
         host.manager.unhold(packages.release)
         self._did("hold-")
 
@@ -250,13 +262,36 @@ class Work:
             _initramfs.rebuild(host.runner, host.files, todo.kernel)
             host.journal.forget(REBUILD)
             self._did("initramfs")
+        self._drop_in()
         for name in todo.units:
             if host.units.state(name).exists:
                 host.units.enable(name)
         self.wrong += host.services.start(todo.units)
-        if todo.reload:
-            self.wrong += host.restore()
-        self._did("unit-", "start-", "restore")
+        self.wrong += self._restore()
+        if todo.password:
+            self._stage()
+        self._did("unit-", "start-")
+
+    def _drop_in(self) -> None:
+        """The unit of the persistence daemon came with its package, so this could not be done before."""
+        if not self._todo.persistenced:
+            return
+        for path, text in _persistence.wanted_files(self._host.files).items():
+            self._host.journal.make_folder(path.rpartition("/")[0])
+            if self._host.journal.write(path, text):
+                self._host.units.reload()
+                self._host.units.restart(_persistence.UNIT)
+
+    def _restore(self) -> List[str]:
+        """Settings that GPUs lost with their old modules, as soon as new ones are loaded."""
+        loaded = self._todo.reload or bool(_modules.loaded(self._host.files))
+        return _settings.restore(self._host.opener, self._host.files, self._host.progress) if loaded else []
+
+    def _stage(self) -> None:
+        staged = _secure_boot.stage(self._host.runner, self._host.files, self._todo.password)
+        if staged.mok_enrolment_pending:
+            self.findings.append(_secure_boot.pending(staged))
+        self._did("mok")
 
     # --- Back ---------------------------------------------------------------------------------------------------------
 
@@ -269,7 +304,7 @@ class Work:
                 _modules.load(host.runner, host.files, [_modules.plain(name) for name in self._unloaded])
             except Failure as failure:
                 told += f" Its modules were not loaded again: {failure.msg}"
-        wrong = host.services.start() + (host.restore() if todo.reload else [])
+        wrong = host.services.start() + self._restore()
         return " ".join([told, *wrong])
 
     def _packages_back(self) -> str:

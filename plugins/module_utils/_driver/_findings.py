@@ -38,7 +38,7 @@ class Asked:
     @property
     def builds(self) -> bool:
         """Whether the kernel modules are built on the host."""
-        return self.packages is not None and any(one.role == "headers" for one in self.packages.packages)
+        return self.packages is not None and self.packages.build
 
 
 def look(asked: Asked) -> List[Finding]:

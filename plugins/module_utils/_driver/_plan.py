@@ -21,10 +21,13 @@ from ._request import LATEST
 
 INSTALLED = "package "  # notes of the journal: the version before us, "" for none
 HELD = "hold "  # whether it was held before us
+BROUGHT = "driver packages"  # those that were there before us, with their versions
 STREAM = "stream"  # the module stream that was enabled before us
 
 #: Installed before the old driver is touched: they change nothing that runs.
 _BEFORE = ("prerequisite", "headers", "pinning")
+
+_PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
 
 Candidates = Mapping[str, Sequence[str]]
 
@@ -69,7 +72,7 @@ def _exact(wanted: PackageSet) -> List[str]:
 def names(wanted: PackageSet, seen: Seen) -> List[str]:
     """The packages whose versions have to be known: those of the set, and those that move with them."""
     siblings = [name for name in of_driver(seen.installed) if not _leaves(name, wanted)]
-    return list(dict.fromkeys([one.name for one in wanted.packages] + siblings))
+    return list(dict.fromkeys([one.name for one in wanted.packages] + list(wanted.siblings) + siblings))
 
 
 def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
@@ -77,8 +80,9 @@ def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
     there = {upstream(seen.installed.get(name, "")) for name in _exact(wanted)}
     version = there.pop() if len(there) == 1 else ""
     missing = [one.name for one in wanted.packages if one.name not in seen.installed and one.role != "pinning"]
+    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(_PINNING)]
     others = [one for name, one in of_driver(seen.installed).items() if upstream(one) != version]
-    if not version or missing or others or asked == LATEST or _leaving(wanted, seen):
+    if not version or missing or others or leaving or asked == LATEST:
         return ""
     return version if asked == version or (not asked and numbers(version)[0] == branch) else ""
 
@@ -186,6 +190,10 @@ def _siblings(result: Packages, wanted: PackageSet, seen: Seen, candidates: Cand
         full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
         if full:
             result.pins[name] = full
+    for name in wanted.siblings if result.pins else ():  # they come as dependencies, in a version that nobody chose
+        full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
+        if full and name not in seen.installed:
+            result.pins[name] = full
 
 
 # --- Holds ------------------------------------------------------------------------------------------------------------
@@ -199,8 +207,8 @@ def _ours(name: str, seen: Seen) -> bool:
 def _holds(result: Packages, wanted: PackageSet, seen: Seen, hold: bool) -> None:
     moved = [*result.first, *result.pins, *result.remove]
     result.unhold = [name for name in moved if name in seen.held]
-    staying = dict.fromkeys([*seen.installed, *result.first, *result.pins])
-    there = [name for name in staying if name not in result.remove and _is_held(name, wanted)]
+    staying = {**seen.installed, **result.first, **result.pins}
+    there = [name for name in holds(staying, wanted) if name not in result.remove]
     if hold:
         result.hold = [name for name in there if name not in seen.held or name in result.unhold]
         return
@@ -208,8 +216,10 @@ def _holds(result: Packages, wanted: PackageSet, seen: Seen, hold: bool) -> None
     result.release = [name for name in there if name in seen.held and _ours(name, seen) and name not in result.unhold]
 
 
-def _is_held(name: str, wanted: PackageSet) -> bool:
-    return any(fnmatch.fnmatchcase(name, pattern) for pattern in wanted.holds)
+def holds(installed: Mapping[str, str], wanted: PackageSet) -> List[str]:
+    """Packages to be held: those that the set names, and all others of the driver, since they depend on them."""
+    driver = of_driver(installed)
+    return [name for name in installed if name in driver or any(fnmatch.fnmatchcase(name, one) for one in wanted.holds)]
 
 
 # --- What is shown ----------------------------------------------------------------------------------------------------

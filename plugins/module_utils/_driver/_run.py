@@ -18,15 +18,17 @@ from .._host._journal import Journal
 from .._host._packages import Manager
 from .._host._root import Root
 from .._host._systemd import Units
+from .._host_state import _packages as _state_packages
 from .._host_state._collect import Host as StateHost
 from .._host_state._system import ENABLED
-from .._plan import ERROR, Action, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, Action, Check, Failure, Finding, Result, errors, refusal
 from . import _acts, _findings, _found, _kernel, _request, _secure_boot, _settings, _verify
 from ._acts import Acts, Goal, Reader
 from ._choice import Choice, choose, fits, matrix_of
 from ._execute import MOVING, Host, Todo, Work
 from ._found import HostFound
 from ._give_back import GiveBack
+from ._origin import of_driver
 from ._plan import Packages, Seen
 from ._request import Request
 from ._services import Services
@@ -132,15 +134,15 @@ class _Run:
     def _present(self, found: HostFound, shop: Shop, journal: Journal) -> Outcome:
         result = self._result
         choice = choose(found, self._request)
-        reader = Reader(found, self._request, self._runner, self._files, self._services if self._live else None)
+        reader = Reader(found, self._request, self._runner, self._files, self._units if self._live else None)
         self._builds(found)
         result.findings += _findings.look(self._asked(found, choice, reader))
         packages, seen = self._bought(shop, choice)
         self._judged(found, choice, packages)
         self._refuse()
-        if choice.wanted is None:
+        if choice.wanted is None or choice.packages is None:
             raise Failure("No driver could be chosen for this host. Ask for a branch.", result)
-        goal = Goal(packages.version, choice.wanted, packages.moves, mok_pending=self._key_waits(found, choice))
+        goal = Goal(packages.version, choice.wanted, choice.packages, packages.moves, self._key_waits(found, choice))
         acts = reader.look(goal, journal.notes())
         result.findings += _findings.accepted(acts.findings, self._request.accept)
         result.plan = self._plan(found, shop, packages, goal, acts)
@@ -148,7 +150,8 @@ class _Run:
         self._refuse()
         if not self._check:
             self._act(self._todo(found, shop, packages, seen, goal, acts), journal, shop)
-            result.verified += _verify.prove(self._verified(found, packages, goal, acts), shop.manager)
+            wanted = self._verified(found, packages, goal, acts)
+            result.verified += _verify.prove(wanted, self._runner, self._files, self._units, shop.manager)
             self._refuse_unproved()
         return Outcome(result, [*shop.diff(), *_acts.diff(acts)], acts.reboot)
 
@@ -207,7 +210,7 @@ class _Run:
         self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts
     ) -> Todo:
         return Todo(
-            packages, seen, goal.wanted.flavour, found.kernel, goal.module, acts.signed and not goal.mok_pending,
+            packages, seen, goal.packages, goal.wanted.flavour, found.kernel, goal.module, acts.signed and not goal.mok_pending,
             before=found.installed,
             old_version=found.version,
             sources=shop.changed,
@@ -235,7 +238,7 @@ class _Run:
             return
         host = Host(
             self._runner, self._files, self._units, self._services, shop.manager, journal, self._progress,
-            self._tools.opener,
+            self._tools.opener, self._there,
         )  # fmt: skip
         work = Work(todo, host)
         try:
@@ -243,14 +246,22 @@ class _Run:
         except Failure as failure:
             self._result.changed = bool(failure.done)
             raise Failure(failure.msg, self._result, failure.done, failure.remaining) from None
-        self._result.verified += work.checks()
+        self._result.verified += [Check("driver.restored", False, one) for one in work.wrong]
         self._result.findings += work.findings
+
+    def _there(self) -> Tuple[Dict[str, str], List[str]]:
+        tree = _kernel.tree_of(self._files)
+        found = _state_packages.read(tree, _kernel.command_of(self._runner))
+        return {one.name: one.version for one in found}, [one.name for one in found if one.held]
 
     def _verified(self, found: HostFound, packages: Packages, goal: Goal, acts: Acts) -> _verify.Wanted:
         return _verify.Wanted(
-            self._runner, self._files, packages, goal.wanted.flavour, found.kernel, goal.module,
-            loaded=acts.in_place or not acts.why, gpus=len(found.gpus), fabric=found.state.needs.fabric != "none",
-            units=[unit for name, unit in _acts.UNITS.items() if name in goal.wanted.companions], services=self._units,
+            packages.version, goal.wanted.flavour, found.kernel, goal.module,
+            names=_verify.names_of(packages, list(of_driver(found.installed))),
+            held=packages.hold,
+            loaded=acts.in_place or not acts.why,
+            fabric=found.state.needs.fabric != "none",
+            units=[unit for name, unit in _acts.UNITS.items() if name in goal.wanted.companions],
         )  # fmt: skip
 
     def _refuse_unproved(self) -> None:
