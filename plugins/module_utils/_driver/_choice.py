@@ -31,29 +31,24 @@ class Choice:
     architectures: Tuple[str, ...] = ()
 
 
-def choose(found: HostFound, request: Request) -> Choice:
+def choose(found: HostFound, request: Request, matrix: Matrix) -> Choice:
     """The driver that a host is to have, its version left open unless one is asked for."""
     result = Choice(architectures=_architectures(found))
     branch = request.branch or _branch(request.exact) or installed_branch(found)
     flavour = request.flavour if request.flavour != AUTO else _flavour_there(found, branch)
     source = request.source if request.source != AUTO else _source_there(found)
     try:
-        wanted = _catalog.choose(found.system, result.architectures, branch, flavour, source)
+        wanted = _catalog.choose(found.system, result.architectures, branch, flavour, source, matrix)
         result.wanted = replace(
             wanted, version=request.exact, use=request.use, companions=companions(found, request.companions)
         )
-        result.packages = _catalog.packages(found.system, result.wanted)
+        result.packages = _catalog.packages(found.system, result.wanted, matrix)
     except Refusal as refused:
         result.findings.append(_refused(refused))
     return result
 
 
-def exact(found: HostFound, wanted: Wanted, version: str) -> PackageSet:
-    """The set for a version, whose names may carry it. Raises Refusal."""
-    return _catalog.packages(found.system, replace(wanted, version=version))
-
-
-def fits(found: HostFound, request: Request, choice: Choice, version: str, matrix: Matrix) -> List[Finding]:
+def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix) -> List[Finding]:
     """What the matrix says of the whole set."""
     if choice.wanted is None:
         return []
@@ -68,7 +63,9 @@ def fits(found: HostFound, request: Request, choice: Choice, version: str, matri
         os=f"{found.system.id} {found.system.version}",
     )
     return [
-        Finding(one.id, one.severity, one.message, path="branch", remedy=f"The matrix says: {one.row}", accept=one.accept)
+        Finding(
+            one.id, one.severity, one.message, path="branch", remedy=f"The matrix says: {one.row}", accept=one.accept
+        )
         for one in judge(fit, matrix)
     ]
 

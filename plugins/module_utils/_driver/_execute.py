@@ -16,9 +16,10 @@ from .._gpu._nvml import Opener
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
-from .._host._packages import Manager
-from .._host._packages import _exchange
+from .._host._packages import Manager, _exchange, _streams
+from .._host._packages._apt import ENV as QUIET
 from .._host._packages._exchange import Exchange
+from .._host._packages._shared import INSTALL
 from .._host._packages._sources import set_up
 from .._host._systemd import Units
 from .._plan import Action, Failure, Finding, Result
@@ -28,6 +29,7 @@ from ._plan import BROUGHT, HELD, INSTALLED, STREAM, Packages, Seen, holds
 from ._services import Services
 from ._types import APT
 
+MODULE = "nvidia-driver"  # the module of dnf's streams
 MOVING = "moving"  # note: {"from": version, "to": version} while the driver is exchanged
 REBUILD = "initramfs"  # note: why it is to be made anew, until that is done
 
@@ -91,7 +93,7 @@ class Work:
 
     def __init__(self, todo: Todo, host: Host) -> None:
         self._todo, self._host = todo, host
-        self._touched = False
+        self._touched = self._loading = False
         self._unloaded: List[str] = []
         self.done: List[str] = []
         self.wrong: List[str] = []
@@ -138,7 +140,7 @@ class Work:
             self._remember()
         if todo.packages.stream:
             host.journal.note(STREAM, todo.seen.stream)
-            host.manager.enable_stream("nvidia-driver", todo.packages.stream)
+            _streams.enable(host.runner, MODULE, todo.packages.stream)
             self._did("stream")
         if todo.packages.first:
             host.progress(f"{host.manager.name}: installing what the driver needs")
@@ -157,7 +159,7 @@ class Work:
     def _mend(self) -> None:
         """What a killed run of the package manager left half done."""
         if MOVING in self._host.journal.notes() and self._host.manager.name == APT:
-            self._host.runner.run(["dpkg", "--configure", "-a"], timeout=_exchange.INSTALL, env=_exchange.QUIET)
+            self._host.runner.run(["dpkg", "--configure", "-a"], timeout=INSTALL, env=QUIET)
 
     def _remember(self) -> None:
         """What was so before us, written down before it changes."""
@@ -184,7 +186,7 @@ class Work:
         if todo.runfile:
             self._touched = True
             host.progress("removing the driver of NVIDIA's installer")
-            host.runner.run(["nvidia-uninstall", "--silent"], timeout=_exchange.INSTALL)
+            host.runner.run(["nvidia-uninstall", "--silent"], timeout=INSTALL)
             self._did("runfile")
         if not self._what.empty:
             host.journal.note(MOVING, {"from": todo.old_version, "to": todo.packages.version})
@@ -234,7 +236,7 @@ class Work:
         """What has come as a dependency is held as well, so what is there is looked at anew."""
         packages, host = self._todo.packages, self._host
         hold = list(packages.hold)
-        if packages.moves and hold:
+        if packages.moves and packages.hold_all:
             there, held = host.there()
             hold = [name for name in holds({**there, **packages.first}, self._todo.wanted) if name not in held]
         for name in [*hold, *packages.release]:
@@ -245,6 +247,7 @@ class Work:
 
     def _load(self) -> None:
         todo, host = self._todo, self._host
+        self._loading = True
         host.progress("loading the kernel modules")
         _modules.load(host.runner, host.files, todo.load)
         missing = _modules.nodes(host.runner, host.files, todo.gpus)
@@ -297,15 +300,24 @@ class Work:
 
     def _back(self) -> str:
         """The old packages, holds, modules and services again; a sentence about which driver the host has now."""
-        told = self._packages_back() if self._touched else "The old driver has not been touched."
-        todo, host = self._todo, self._host
-        if self._unloaded:
+        stays = self._new_stays() if self._loading else ""
+        told = stays or (self._packages_back() if self._touched else "The old driver has not been touched.")
+        host = self._host
+        if self._unloaded and not stays:
             try:
                 _modules.load(host.runner, host.files, [_modules.plain(name) for name in self._unloaded])
             except Failure as failure:
                 told += f" Its modules were not loaded again: {failure.msg}"
         wrong = host.services.start() + self._restore()
         return " ".join([told, *wrong])
+
+    def _new_stays(self) -> str:
+        """Modules of the new driver that were loaded have to go before the old packages come back; why they do not."""
+        try:
+            _modules.unload(self._host.runner, self._host.files)
+        except Failure as failure:
+            return f"Driver {self._todo.packages.version} is installed and partly loaded. {failure.msg}"
+        return ""
 
     def _packages_back(self) -> str:
         todo, host = self._todo, self._host
@@ -321,7 +333,7 @@ class Work:
             }
             new = tuple(name for name in todo.packages.pins if name in there and name not in todo.seen.installed)
             if host.manager.name == APT:
-                host.runner.run(["dpkg", "--configure", "-a"], check=False, timeout=_exchange.INSTALL, env=_exchange.QUIET)
+                host.runner.run(["dpkg", "--configure", "-a"], check=False, timeout=INSTALL, env=QUIET)
             _exchange.carry_out(host.manager.name, host.runner, Exchange(pins, new))
             again = [name for name in todo.packages.unhold if name in host.manager.installed(todo.packages.unhold)]
             host.manager.hold(again)

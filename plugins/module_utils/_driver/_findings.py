@@ -50,7 +50,9 @@ def look(asked: Asked) -> List[Finding]:
 def accepted(findings: Sequence[Finding], accept: Sequence[str]) -> List[Finding]:
     """The same, with errors that the user accepts as warnings."""
     return [
-        replace(one, severity=WARNING, remedy="") if one.severity == ERROR and one.accept in accept and one.accept else one
+        replace(one, severity=WARNING, remedy="")
+        if one.severity == ERROR and one.accept in accept and one.accept
+        else one
         for one in findings
     ]
 
@@ -68,7 +70,9 @@ def _named(gpu: GpuState) -> str:
 
 def _no_gpu(asked: Asked) -> Iterator[Finding]:
     if not asked.found.gpus:
-        yield _error("no_gpu", "this host has no NVIDIA GPU", "Take the host out of the group, or accept no_gpu for an image")
+        yield _error(
+            "no_gpu", "this host has no NVIDIA GPU", "Take the host out of the group, or accept no_gpu for an image"
+        )
 
 
 def _unknown_gpu(asked: Asked) -> Iterator[Finding]:
@@ -77,7 +81,9 @@ def _unknown_gpu(asked: Asked) -> Iterator[Finding]:
             continue
         if gpu.flavour == "open":
             detail = f"a GPU with PCI id {gpu.device_id}, which is not known, and is taken for a new one"
-            yield Finding("unknown_gpu", WARNING, detail, gpu.bus_id, remedy="A newer release of the collection may know it")
+            yield Finding(
+                "unknown_gpu", WARNING, detail, gpu.bus_id, remedy="A newer release of the collection may know it"
+            )
         else:
             detail = f"a GPU with PCI id {gpu.device_id}, which is not known, so nobody can tell which driver fits"
             yield _error("unknown_gpu", detail, "Ask for a branch and a flavour, and accept unknown_gpu", gpu.bus_id)
@@ -137,7 +143,9 @@ def _fabric(asked: Asked) -> Iterator[Finding]:
 
 def _coherent(asked: Asked) -> Iterator[Finding]:
     if asked.coherent and "NVreg_CoherentGPUMemoryMode" not in str(asked.request.parameters):
-        detail = "GPU and processor share their memory; the driver manages the GPU's (NVreg_CoherentGPUMemoryMode=driver)"
+        detail = (
+            "GPU and processor share their memory; the driver manages the GPU's (NVreg_CoherentGPUMemoryMode=driver)"
+        )
         remedy = "For GPU memory as a NUMA node of the system, say so in parameters"
         yield Finding("coherent_memory", INFO, detail, path="parameters", remedy=remedy)
 
@@ -148,12 +156,16 @@ def _coherent(asked: Asked) -> Iterator[Finding]:
 def _system(asked: Asked) -> Iterator[Finding]:
     found = asked.found
     if found.system.family == IMMUTABLE or (found.read_only and found.system.family):
-        detail = f"{found.state.host.os_name or found.system.id} has its programs in an image, which packages cannot change"
+        detail = (
+            f"{found.state.host.os_name or found.system.id} has its programs in an image, which packages cannot change"
+        )
         yield _error("immutable_system", detail, "Use the image or the extension of that system which has the driver",
                      accept=False)  # fmt: skip
     elif not found.system.family:
         detail = f"{found.state.host.os_name or found.system.id or 'this system'} is none that packages of the driver are known for"
-        yield _error("unknown_system", detail, "Install the driver by hand; the other modules work with it", accept=False)
+        yield _error(
+            "unknown_system", detail, "Install the driver by hand; the other modules work with it", accept=False
+        )
 
 
 def _dgx(asked: Asked) -> Iterator[Finding]:
@@ -165,7 +177,9 @@ def _dgx(asked: Asked) -> Iterator[Finding]:
 def _runfile(asked: Asked) -> Iterator[Finding]:
     if asked.found.state.driver.runfile:
         detail = "the driver was installed by NVIDIA's own installer (.run), and packages beside it break both"
-        yield _error("runfile", detail, "Run nvidia-uninstall, or accept that this run takes it over", path="driver.runfile")
+        yield _error(
+            "runfile", detail, "Run nvidia-uninstall, or accept that this run takes it over", path="driver.runfile"
+        )
 
 
 def _operator(asked: Asked) -> Iterator[Finding]:
@@ -208,7 +222,9 @@ def _nouveau(asked: Asked) -> Iterator[Finding]:
     for rival in asked.found.state.driver.rivals:
         if rival.loaded or rival.bound:
             detail = f"is loaded and drives {', '.join(rival.bound) or 'no GPU yet'}"
-            yield Finding("other_driver", INFO, detail, rival.name, remedy="It is kept from loading, and unloaded if unused")
+            yield Finding(
+                "other_driver", INFO, detail, rival.name, remedy="It is kept from loading, and unloaded if unused"
+            )
 
 
 def _secure_boot(asked: Asked) -> Iterator[Finding]:

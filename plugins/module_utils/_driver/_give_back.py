@@ -14,18 +14,19 @@ from typing import Any, Dict, List, Mapping, Tuple
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
-from .._host._packages import _exchange
+from .._host._packages import _exchange, _streams
 from .._host._packages._exchange import Exchange
 from .._host._packages._sources import distrust_again
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding
 from . import _initramfs, _kernel, _modules, _reload, _services
 from ._acts import IN_USE, in_use
+from ._execute import MODULE
 from ._found import HostFound
 from ._origin import of_driver
 from ._plan import BROUGHT, HELD, INSTALLED, STREAM
 from ._request import NEXT_BOOT, NOW, Request
 from ._services import Services
-from ._shop import MODULE, Shop
+from ._shop import Shop
 
 NOT_OURS = "not_ours"
 
@@ -102,13 +103,19 @@ class GiveBack:
         if self._unloads:
             found += [Action(f"stop-{name}", "stop", name, "it uses the GPUs", True) for name in self._reload.stop]
             found.append(Action("unload", "unload", "the kernel modules", "their driver is removed", True))
-        found += [Action(f"hold-{name}", "unhold", name, "it is removed, or was not held before") for name in self._freed()]
+        found += [
+            Action(f"hold-{name}", "unhold", name, "it is removed, or was not held before") for name in self._freed()
+        ]
         for name in self._remove:
             before = self.found.installed.get(name)
             found.append(Action(f"package-{name}", "remove", name, "it was not there before", before=before))
         if STREAM in self._notes:
-            found.append(Action("stream", "reset", MODULE, "the stream that was enabled before", after=self._notes[STREAM]))
-        found += [Action(f"file-{number}", "restore", path, "as it was found") for number, path in enumerate(self._paths)]
+            found.append(
+                Action("stream", "reset", MODULE, "the stream that was enabled before", after=self._notes[STREAM])
+            )
+        found += [
+            Action(f"file-{number}", "restore", path, "as it was found") for number, path in enumerate(self._paths)
+        ]
         if self._initramfs:
             found.append(Action("initramfs", "rebuild", "the initramfs", self._initramfs))
         if not found and self.journal.exists() and not self._kept:
@@ -144,7 +151,7 @@ class GiveBack:
             self._packages()
         self._did("package-")
         if STREAM in self._notes:
-            manager.enable_stream(MODULE, str(self._notes[STREAM] or ""))
+            _streams.enable(self.runner, MODULE, str(self._notes[STREAM] or ""))
             self._did("stream")
         self._files()
         if self._initramfs:

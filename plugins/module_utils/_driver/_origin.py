@@ -32,7 +32,9 @@ _NVIDIA_OWN = re.compile(
     r"|kmod-nvidia-(open|latest)-dkms|dkms-nvidia|nvidia-headless(-no-dkms)?(-open)?|nvidia-dkms(-open)?"
 )
 _FUSION = re.compile(r"xorg-x11-drv-nvidia.*|akmod-nvidia.*")
-_SIGNED = re.compile(r"nvidia-open-kmod|kmod-nvidia-dc-open-.+|kmod-nvidia-open|cuda-open.*|nvidia-open-driver-G0\d-signed.*")
+_SIGNED = re.compile(
+    r"nvidia-open-kmod|kmod-nvidia-dc-open-.+|kmod-nvidia-open|cuda-open.*|nvidia-open-driver-G0\d-signed.*"
+)
 
 
 def upstream(version: str) -> str:

@@ -46,7 +46,7 @@ class Seen:
 @dataclass
 class Packages:
     """What is to be done with packages. ``first`` is installed before the old driver is touched, ``pins`` and
-    ``remove`` are the one transaction; ``version`` is NVIDIA's."""
+    ``remove`` are the one transaction; ``version`` is NVIDIA's; ``hold_all``: what comes as a dependency is held too."""
 
     version: str = ""
     first: Dict[str, str] = field(default_factory=dict)
@@ -55,6 +55,7 @@ class Packages:
     unhold: List[str] = field(default_factory=list)
     hold: List[str] = field(default_factory=list)
     release: List[str] = field(default_factory=list)
+    hold_all: bool = False
     stream: str = ""
     actions: List[Action] = field(default_factory=list)
     findings: List[Finding] = field(default_factory=list)
@@ -209,6 +210,7 @@ def _holds(result: Packages, wanted: PackageSet, seen: Seen, hold: bool) -> None
     result.unhold = [name for name in moved if name in seen.held]
     staying = {**seen.installed, **result.first, **result.pins}
     there = [name for name in holds(staying, wanted) if name not in result.remove]
+    result.hold_all = hold
     if hold:
         result.hold = [name for name in there if name not in seen.held or name in result.unhold]
         return

@@ -84,9 +84,7 @@ def nvidia_driver(params: Mapping[str, Any], check: bool, progress: Progress, to
 
 
 class _Run:
-    def __init__(
-        self, request: Request, check: bool, progress: Progress, tools: Tools, root: Root, live: bool
-    ) -> None:
+    def __init__(self, request: Request, check: bool, progress: Progress, tools: Tools, root: Root, live: bool) -> None:
         self._request, self._check, self._progress, self._tools = request, check, progress, tools
         self._root, self._live = root, live
         self._runner = tools.runner
@@ -133,12 +131,14 @@ class _Run:
 
     def _present(self, found: HostFound, shop: Shop, journal: Journal) -> Outcome:
         result = self._result
-        choice = choose(found, self._request)
+        matrix, wrong = matrix_of(self._request)
+        choice = choose(found, self._request, matrix)
+        result.findings += wrong
         reader = Reader(found, self._request, self._runner, self._files, self._units if self._live else None)
         self._builds(found)
         result.findings += _findings.look(self._asked(found, choice, reader))
         packages, seen = self._bought(shop, choice)
-        self._judged(found, choice, packages)
+        self._judged(choice, packages, fits(found, choice, packages.version, matrix))
         self._refuse()
         if choice.wanted is None or choice.packages is None:
             raise Failure("No driver could be chosen for this host. Ask for a branch.", result)
@@ -186,15 +186,11 @@ class _Run:
                 return Packages(), Seen("", {})
             raise
 
-    def _judged(self, found: HostFound, choice: Choice, packages: Packages) -> None:
+    def _judged(self, choice: Choice, packages: Packages, verdicts: Sequence[Finding]) -> None:
         """What catalogue, repositories and matrix have to say. Each is told once."""
-        matrix, wrong = matrix_of(self._request)
-        more = [*wrong, *choice.findings, *packages.findings]
-        more += fits(found, self._request, choice, packages.version, matrix)
+        more = _findings.accepted([*choice.findings, *packages.findings, *verdicts], self._request.accept)
         known = {one.id for one in self._result.findings}
-        self._result.findings += [
-            one for one in _findings.accepted(more, self._request.accept) if one.id not in known or one.target
-        ]
+        self._result.findings += [one for one in more if one.id not in known]
 
     def _plan(self, found: HostFound, shop: Shop, packages: Packages, goal: Goal, acts: Acts) -> List[Action]:
         before, between, after = _acts.actions(acts, goal)
@@ -206,9 +202,7 @@ class _Run:
             rest.insert(0, Action("runfile", "remove", "the driver of NVIDIA's installer", reason, True))
         return [*shop.actions(), *first, *before, *rest, *between, *holds, *after]
 
-    def _todo(
-        self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts
-    ) -> Todo:
+    def _todo(self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts) -> Todo:
         return Todo(
             packages, seen, goal.packages, goal.wanted.flavour, found.kernel, goal.module, acts.signed and not goal.mok_pending,
             before=found.installed,

@@ -11,19 +11,19 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
-from .._host._packages import Manager, manager
+from .._host._packages import Manager, _streams, manager
 from .._host._packages._sources import Source, differing
 from .._matrix import BRANCHES
 from .._plan import ERROR, Action, Finding
 from . import _catalog, _repository
 from ._catalog import PackageSet, Refusal
 from ._choice import Choice
+from ._execute import MODULE
 from ._found import HostFound
+from ._origin import upstream
 from ._plan import Packages, Seen, names, plan, settled, version_of
 from ._request import Request
 from ._types import DNF, Wanted
-
-MODULE = "nvidia-driver"  # the module of dnf's streams
 
 
 class Shop:
@@ -79,13 +79,16 @@ class Shop:
         if more:
             seen = self.seen([one.name for one in packages.packages], packages.stream != "")
         missing = [one.name for one in packages.packages if one.name not in seen.installed]
-        candidates = self._asked([*missing, *self._moving(packages, seen, version)], version)
+        moving = self._moving(packages, seen, version)
+        candidates = self._asked([*missing, *(packages.siblings if missing else ()), *moving], version)
         return plan(packages, seen, candidates, version, self._request.hold, self._request.accept), seen
 
     def _moving(self, packages: PackageSet, seen: Seen, version: str) -> List[str]:
         """Packages that are there, and not in the version that they are to have."""
-        moving = names(packages, seen)
-        return [name for name in moving if name in seen.installed and version not in seen.installed[name]]
+        loose = {one.name for one in packages.packages if not one.exact}
+        moving = [name for name in names(packages, seen) if name not in loose and name in seen.installed]
+        moving = [name for name in moving if upstream(seen.installed[name]) != version]
+        return [*moving, *packages.siblings] if moving else []
 
     def seen(self, more: Sequence[str] = (), streams: bool = False) -> Seen:
         """What is installed and held, of the driver and of ``more``."""
@@ -95,7 +98,8 @@ class Shop:
             found = self.manager.installed(others)
             installed.update(found)
             held += self.manager.held(list(found)) if found else []
-        stream = self.manager.stream(MODULE) if streams and self._live and self._found.system.family == DNF else ""
+        asked = streams and self._live and self._found.system.family == DNF
+        stream = _streams.enabled(self._runner, MODULE) if asked else ""
         return Seen(self._found.system.family, installed, held, self._journal.notes(), stream)
 
     # --- Candidates -----------------------------------------------------------------------------------------------------

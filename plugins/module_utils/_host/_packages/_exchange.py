@@ -164,5 +164,3 @@ def _zypper_foresee(runner: Runner, what: Exchange) -> Outlook:
             else:
                 comes[told_of.get("name", "")] = told_of.get("edition", "")
     return Outlook(comes, tuple(goes))
-
-
