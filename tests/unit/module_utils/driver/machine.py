@@ -172,3 +172,41 @@ class Machine:
     def put(self, path: str, content: bytes | str) -> Machine:
         grow(self.root, {path: content})
         return self
+
+
+class Systemd:
+    """Units of a machine, as systemctl tells of them and changes them: state, and whether they are masked."""
+
+    def __init__(self, machine: Machine, **active: str) -> None:
+        self.active = {f"{name.replace('_', '-')}.service": state for name, state in active.items()}
+        self.masked: set[str] = set()
+        self.broken: set[str] = set()
+        self.slow: dict[str, int] = {}  # how often a unit is still activating when asked
+        machine.answers["systemctl"] = self.answer
+        machine.answers["journalctl"] = said(rc=1)
+
+    def running(self) -> set[str]:
+        return {name for name, state in self.active.items() if state == "active"}
+
+    def answer(self, argv: Sequence[str]) -> Done:
+        verb, units = argv[1], [word for word in argv[2:] if not word.startswith("--")]
+        if verb == "show":
+            return said("\n\n".join(self._show(unit) for unit in units))
+        if verb in ("mask", "unmask"):
+            (self.masked.update if verb == "mask" else self.masked.difference_update)(units)
+            return said()
+        unit = units[0]
+        if verb == "start" and unit in self.masked:
+            return said(rc=1, err=f"Failed to start {unit}: Unit {unit} is masked.")
+        failed = verb == "start" and unit in self.broken
+        self.active[unit] = "failed" if failed else "inactive" if verb == "stop" else "active"
+        return said(rc=1, err=f"Job for {unit} failed.") if failed and "--no-block" not in argv else said()
+
+    def _show(self, unit: str) -> str:
+        active = self.active.get(unit, "inactive")
+        if active == "active" and self.slow.get(unit, 0) > 0:
+            self.slow[unit] -= 1
+            active = "activating"
+        load = "masked" if unit in self.masked else "loaded" if unit in self.active else "not-found"
+        file = "masked-runtime" if unit in self.masked else "enabled"
+        return f"LoadState={load}\nActiveState={active}\nSubState=\nUnitFileState={file}\nNeedDaemonReload=no"

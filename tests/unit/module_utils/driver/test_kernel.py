@@ -205,7 +205,9 @@ def test_a_link_to_another_kernels_module_counts_where_the_kernel_takes_it(tmp_p
 def test_a_module_that_depmod_does_not_list_is_listed_or_a_failure(tmp_path: Path) -> None:
     machine = Machine(tmp_path)
     machine.put(FILE, machine.module())
-    machine.answers["depmod"] = lambda argv: machine.put(f"{FOLDER}/modules.dep", "updates/dkms/nvidia.ko:\n") and said()
+    machine.answers["depmod"] = lambda argv: (
+        machine.put(f"{FOLDER}/modules.dep", "updates/dkms/nvidia.ko:\n") and said()
+    )
     assert prove_built(machine, machine.files, KERNEL, VERSION).listed
     assert machine.changes() == [f"depmod {KERNEL}"]
     machine.put(f"{FOLDER}/modules.dep", "")
@@ -258,7 +260,9 @@ def test_a_compiler_older_than_the_kernels_is_named(tmp_path: Path, built_with: 
 
 @pytest.mark.rows("H039")
 def test_the_running_kernel_tells_its_compiler_without_a_configuration(tmp_path: Path) -> None:
-    line = f"Linux version {KERNEL} (b@host) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23) 13.2.0, GNU ld (Binutils) 2.42)"
+    line = (
+        f"Linux version {KERNEL} (b@host) (x86_64-linux-gnu-gcc-13 (Ubuntu 13.2.0-23) 13.2.0, GNU ld (Binutils) 2.42)"
+    )
     machine = Machine(tmp_path, {"/proc/version": line})
     machine.answers["gcc --version"] = said("gcc (Ubuntu 9.4.0) 9.4.0")
     found = compiler(machine.files, machine, KERNEL)
