@@ -8,7 +8,7 @@ from __future__ import annotations
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Callable, Union
+from typing import Callable, Optional, Union
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import CommandFailed, Done, unwatched
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
@@ -31,7 +31,7 @@ NEEDS = {
     "nova_drm": ("nova_core",),
 }
 
-Answer = Union[Done, Callable[[Sequence[str]], Union[Done, None]], None]
+Answer = Union[Done, Callable[[Sequence[str]], Optional[Done]]]
 
 
 def said(out: str = "", rc: int = 0, err: str = "") -> Done:

@@ -28,6 +28,7 @@ FOLDER = f"/lib/modules/{KERNEL}"
 FILE = f"{FOLDER}/updates/dkms/nvidia.ko"
 HEADERS = {f"{FOLDER}/build/Makefile": "", f"{FOLDER}/build/include/config/kernel.release": f"{KERNEL}\n"}
 DEP = {f"{FOLDER}/modules.dep": "updates/dkms/nvidia.ko:\nupdates/dkms/nvidia.ko.xz:\nupdates/dkms/nvidia.ko.gz:\n"}
+DIFFERS = "(WARNING! Diff between built and installed module!)"
 STATUS = f"nvidia/{VERSION}, {KERNEL}, x86_64: added\n"
 
 
@@ -53,11 +54,10 @@ STATUS = f"nvidia/{VERSION}, {KERNEL}, x86_64: added\n"
             ),
         ),
         (
-            "nvidia-current/550.163.01, 6.12.48-amd64, x86_64: installed "
-            "(WARNING! Diff between built and installed module!)",
+            f"nvidia-current/550.163.01, 6.12.48-amd64, x86_64: installed {DIFFERS}",
             Dkms(
                 "nvidia-current", "550.163.01", "6.12.48-amd64", "x86_64", "installed",
-                "(WARNING! Diff between built and installed module!)",
+                DIFFERS,
             ),
         ),
         ("nvidia/580.95.05, 6.8.0, x86_64: built", Dkms("nvidia", "580.95.05", "6.8.0", "x86_64", "built", "")),

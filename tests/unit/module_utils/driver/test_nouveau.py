@@ -84,7 +84,7 @@ def test_nova_is_unloaded_dependents_first(tmp_path: Path) -> None:
 def test_an_unload_is_proved(tmp_path: Path, answer) -> None:
     machine = Machine(tmp_path).load(nouveau=0)
     machine.answers["modprobe -r"] = answer
-    with pytest.raises(Failure, match="nouveau could not be unloaded: .*Reboot the host"):
+    with pytest.raises(Failure, match=r"nouveau could not be unloaded: .*Reboot the host"):
         unload(machine, machine.files)
 
 

@@ -120,8 +120,10 @@ def test_programs_that_would_go_on_stop_the_exchange_and_waiting_helps(user: Use
 def test_a_use_that_no_process_explains_stops_the_exchange() -> None:
     found = decide(replace(HOST, users=(), running=()))
     assert found.reasons == (
-        "Something that is no process of this host uses nvidia_uvm, nvidia (1 times). "
-        "Stop containers and virtual machines with GPUs.",
+        (
+            "Something that is no process of this host uses nvidia_uvm, nvidia (1 times). "
+            "Stop containers and virtual machines with GPUs."
+        ),
     )
 
 
