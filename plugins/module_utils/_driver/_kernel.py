@@ -119,8 +119,8 @@ def installed(runner: Runner, files: Files, kernel: str, name: str = "nvidia") -
             ranked.append((names.index(stem), not there, _rank(path), path))
     if not ranked:
         return None
-    unlisted, path = min(ranked)[1::2]
-    return _read(tree, runner, path, kernel, not unlisted)
+    best = min(ranked)
+    return _read(tree, runner, best[3], kernel, listed=not best[1])
 
 
 def _rank(path: str) -> int:

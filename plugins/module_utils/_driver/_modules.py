@@ -161,7 +161,7 @@ def _stays(runner: Runner, files: Files, name: str, gone: Sequence[str], why: st
         load(runner, files, [plain(each) for each in gone])
     except Failure as failure:
         return Failure(f"{head} Unloaded, and not loaded again: {', '.join(gone)}. {failure.msg}", done=gone)
-    return Failure(f"{head} {', '.join(gone)} had been unloaded and is loaded again.")
+    return Failure(f"{head} What had been unloaded is loaded again: {', '.join(gone)}.")
 
 
 def load(runner: Runner, files: Files, wanted: Sequence[str]) -> List[str]:

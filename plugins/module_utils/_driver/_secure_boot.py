@@ -118,6 +118,7 @@ def stage(runner: Runner, files: Files, password: str, found: Optional[Key] = No
     The password goes to mokutil by its standard input, its hash by a file of root's that is removed again: neither is
     ever an argument, nor in a result. Where the key is enrolled or asked for already, nothing is done.
     """
+    files.remove(HASH)  # what a killed run may have left
     pair = found or key(files)
     if pair is None:
         raise Failure(

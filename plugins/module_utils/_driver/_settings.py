@@ -19,6 +19,7 @@ from .._gpu._nvml import MissingPynvml, Nvml, NvmlError, Opener
 from .._gpu._state import read_state
 from .._host._files import Files
 from .._plan import Failure
+from ._modules import loaded
 
 FOLDER = "/var/lib/gpufleet/nvidia_driver"
 FILE = f"{FOLDER}/settings.json"
@@ -137,6 +138,8 @@ def save(opener: Opener, files: Files) -> Optional[Settings]:
     text = files.text(FILE)
     if text is not None:
         return _checked(text)
+    if "nvidia" not in loaded(files):
+        return None
     try:
         with opener() as nvml:
             found = read(nvml)
