@@ -21,10 +21,12 @@ Content = tuple["bytes | Path", int]
 
 @dataclass(frozen=True)
 class Package:
-    """A package in both worlds. ``version`` is without the release, ``depends`` holds (name, relation, version).
+    """A package in both worlds. ``version`` is without epoch and release, ``depends`` holds (name, relation, version),
+    the last two "" for any version.
 
-    ``files``: path -> content; ``config``: those of them that an upgrade leaves as they are; ``after``: a script that
-    runs when it was installed, ``before_removal`` one that runs before it goes for good.
+    ``conflicts``: names that may not be installed beside it; ``files``: path -> content; ``config``: those of them that
+    an upgrade leaves as they are; ``after``: a script that runs when it was installed, ``before_removal`` one that runs
+    before it goes for good, ``leaving`` one that runs before another version takes its place, too.
     """
 
     name: str
@@ -36,15 +38,24 @@ class Package:
     config: tuple[str, ...] = ()
     after: str = ""
     before_removal: str = ""
+    epoch: str = ""
+    conflicts: tuple[str, ...] = ()
+    leaving: str = ""
 
     @property
     def full(self) -> str:
         return f"{self.version}-{self.release}"
 
+    @property
+    def file(self) -> str:
+        """Its file's name without the architecture."""
+        return f"{self.name}_{self.full}"
+
     def key(self) -> str:
         """What it is made from, as 16 hexadecimal digits."""
         parts = (self.name, self.full, self.depends, self.provides, self.config, self.after, self.before_removal)
-        digest = hashlib.sha256(repr((*parts, RECIPE)).encode())
+        more = (self.epoch, self.conflicts, self.leaving)
+        digest = hashlib.sha256(repr((*parts, *(more if any(more) else ()), RECIPE)).encode())
         for path, (content, mode) in sorted(self.files.items()):
             data = content.read_bytes() if isinstance(content, Path) else content
             digest.update(f"{path}\0{mode}\0{len(data)}\0".encode() + data)
@@ -74,7 +85,7 @@ def deb(package: Package) -> Path:
     """The package as a file of the cache, made first where it is not there."""
     if not shutil.which("dpkg-deb"):
         raise ProgramError("Packages of the testbed are made by dpkg-deb, and there is none. Install the package dpkg.")
-    target = cached() / f"{package.name}_{package.full}_amd64-{package.key()}.deb"
+    target = cached() / f"{package.file}_amd64-{package.key()}.deb"
     with locked(target.with_suffix(".lock"), lambda: None):
         if not target.exists():
             with tempfile.TemporaryDirectory(prefix=".build-", dir=cached()) as scratch:
@@ -90,44 +101,48 @@ def deb(package: Package) -> Path:
 def _control(package: Package, folder: Path) -> None:
     folder.mkdir(parents=True)
     folder.parent.chmod(0o755)
-    needs = ", ".join(f"{name} ({relation} {version})" for name, relation, version in package.depends)
+    needs = ", ".join(f"{name} ({sign} {version})" if sign else name for name, sign, version in package.depends)
     lines = [
         f"Package: {package.name}",
-        f"Version: {package.full}",
+        f"Version: {package.epoch}{':' if package.epoch else ''}{package.full}",
         "Architecture: amd64",
         f"Maintainer: {MAINTAINER}",
         *([f"Depends: {needs}"] if needs else []),
         *([f"Provides: {', '.join(package.provides)}"] if package.provides else []),
+        *([f"Conflicts: {', '.join(package.conflicts)}"] if package.conflicts else []),
         "Description: made by the testbed",
     ]
     (folder / "control").write_text("\n".join(lines) + "\n")
     if package.config:
         (folder / "conffiles").write_text("".join(f"{path}\n" for path in package.config))
-    scripts = (("postinst", "configure", package.after), ("prerm", "remove", package.before_removal))
-    for name, when, text in scripts:
+    going = package.leaving + (
+        f'[ "$1" = remove ] || exit 0\n{package.before_removal}' if package.before_removal else ""
+    )
+    after = package.after and f'[ "$1" = configure ] || exit 0\n{package.after}'
+    for name, text in (("postinst", after), ("prerm", going)):
         if text:
-            (folder / name).write_text(f'#!/bin/sh\nset -e\n[ "$1" = {when} ] || exit 0\n{text}')
+            (folder / name).write_text(f"#!/bin/sh\nset -e\n{text}")
             (folder / name).chmod(0o755)
 
 
 def spec(package: Package, folder: str) -> str:
     """What rpmbuild makes it from; its files lie below ``folder``, in one named as the package."""
     signs = {"<<": "<", ">>": ">"}
-    needs = [f"Requires: {name} {signs.get(sign, sign)} {version}" for name, sign, version in package.depends]
+    needs = [f"Requires: {name} {signs.get(sign, sign)} {version}".rstrip() for name, sign, version in package.depends]
     files = [f"%config(noreplace) {path}" if path in package.config else path for path in package.files]
-    sections = [
-        ("%post", package.after),
-        ("%preun", package.before_removal and f'[ "$1" = 0 ] || exit 0\n{package.before_removal}'),
-    ]
+    going = package.leaving + (f'[ "$1" = 0 ] || exit 0\n{package.before_removal}' if package.before_removal else "")
+    sections = [("%post", package.after), ("%preun", going)]
     lines = [
         f"Name: {package.name}",
         f"Version: {package.version}",
         f"Release: {package.release}",
+        *([f"Epoch: {package.epoch}"] if package.epoch else []),
         "Summary: made by the testbed",
         "License: none",
         "AutoReqProv: no",
         *needs,
         *(f"Provides: {name}" for name in package.provides),
+        *(f"Conflicts: {name}" for name in package.conflicts),
         "%description",
         "Made by the testbed.",
         "%install",
