@@ -285,8 +285,8 @@ def pinning(version: str, what: str) -> Package:
 def own_numbers() -> list[Package]:
     """Companions whose version is not the driver's."""
     versions = {
-        "nvlsm": "2025.10.11", "nvidia-fs-dkms": "2.29.4", "nvidia-fs": "2.29.4", "nvidia-gds": "13.0.1", "gdrdrv-dkms": "2.6",
-        "libgdrapi": "2.6", "gdrcopy": "2.6",
+        "nvlsm": "2025.10.11", "nvidia-fs-dkms": "2.29.4", "nvidia-fs": "2.29.4", "nvidia-gds": "13.0.1",
+        "gdrdrv-dkms": "2.6", "libgdrapi": "2.6", "gdrcopy": "2.6",
     }  # fmt: skip
     return [_plain(name, version, "1") for name, version in versions.items()]
 
