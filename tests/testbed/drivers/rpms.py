@@ -83,10 +83,12 @@ def _stream(name: str, artifacts: Sequence[str]) -> str:
 
 
 def suse(versions: Sequence[str] = VERSIONS) -> list[Package]:
-    """SLES and openSUSE: generation G06 up to 580, G07 since 590 (it drives Turing and newer)."""
+    """SLES and openSUSE: generation G06 up to 580, G07 since 595 (it drives Turing and newer); nothing between."""
     made = []
     for version in versions:
-        tag = "G06" if branch(version) < 590 else "G07"
+        if 580 < branch(version) < 595:
+            continue
+        tag = "G06" if branch(version) <= 580 else "G07"
         utils = [("nvidia-compute-utils", parts.smi()), ("nvidia-persistenced", {})]
         names = ("nvidia-compute", "nvidia-gl", "nvidia-video", "nvidia-common")
         made += [_plain(f"{name}-{tag}", version, "1") for name in names]
