@@ -147,6 +147,9 @@ class Work:
             self._free(todo.packages.first)
             _exchange.carry_out(host.manager.name, host.runner, Exchange(todo.packages.first))
             self._did(*(f"package-{name}" for name in todo.packages.first))
+        headers = _kernel.headers_missing(host.files, todo.kernel) if todo.wanted.build and self._what.pins else None
+        if headers:
+            raise Failure(headers)
         if self._what.pins:
             host.progress(f"{host.manager.name}: downloading driver {todo.packages.version}")
             _exchange.foresee(host.manager.name, host.runner, self._what)

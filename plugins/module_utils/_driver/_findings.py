@@ -246,8 +246,12 @@ def _lockdown(asked: Asked) -> Iterator[Finding]:
 
 
 def _headers(asked: Asked) -> Iterator[Finding]:
-    coming = asked.packages is not None and any(one.role == "headers" for one in asked.packages.packages)
-    if asked.found.headers and not coming and asked.builds:
+    if not asked.found.headers or not asked.builds or asked.packages is None:
+        return
+    if any(one.role == "headers" for one in asked.packages.packages):
+        remedy = "They are installed before the driver is touched"
+        yield Finding("no_headers", INFO, asked.found.headers, asked.found.kernel, remedy=remedy)
+    else:
         yield _error("no_headers", asked.found.headers, "Install the headers of that kernel", asked.found.kernel)
 
 
