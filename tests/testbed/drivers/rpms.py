@@ -194,7 +194,8 @@ def _around(version: str) -> list[Package]:
 def own_numbers() -> list[Package]:
     """Companions whose version is not the driver's."""
     versions = {
-        "nvlsm": "2025.10.11", "nvidia-gds": "13.0.1", "nvidia-fs-dkms": "2.29.4", "gdrcopy": "2.6", "gdrcopy-kmod": "2.6"
+        "nvlsm": "2025.10.11", "nvidia-gds": "13.0.1", "nvidia-fs-dkms": "2.29.4", "gdrcopy": "2.6",
+        "gdrcopy-kmod": "2.6",
     }  # fmt: skip
     return [_plain(name, version, "1") for name, version in versions.items()]
 
