@@ -33,7 +33,7 @@ options:
     choices: [present, absent]
     default: present
   branch:
-    description: Branch of the driver, such as V(580). Without it the branch that is installed, else what suits the GPUs.
+    description: Branch of the driver, such as V(580). Without it the one that is installed, else what suits the GPUs.
     type: int
   version:
     description: Full version such as V(580.95.05), or V(latest) of the branch. Without it what is installed stays, and
@@ -45,9 +45,9 @@ options:
     choices: [auto, open, proprietary]
     default: auto
   source:
-    description: Where packages come from. V(distribution) is its own archive, V(nvidia) NVIDIA's repository or a mirror of
-      it, V(local) NVIDIA's local repository package, V(precompiled) modules that are built and signed already. V(auto) is
-      where the installed packages came from, else the first that the distribution has.
+    description: Where packages come from. V(distribution) is its own archive, V(nvidia) NVIDIA's repository or a
+      mirror, V(local) NVIDIA's local repository package, V(precompiled) modules that are built and signed already. V(auto)
+      is where the installed packages came from, else the first that the distribution has.
     type: str
     choices: [auto, distribution, nvidia, local, precompiled]
     default: auto
@@ -84,9 +84,9 @@ options:
     choices: [compute, full, desktop]
     default: compute
   companions:
-    description: What is installed beside the driver, in its version. V(auto) is the persistence daemon, and what NVSwitches
-      and NVLink of this host need. Others are V(fabric_manager), V(imex), V(nscq), V(nvsdm), V(nvlsm), V(persistenced),
-      V(peermem), V(gds), V(gdrcopy).
+    description: What is installed beside the driver, in its version. V(auto) is the persistence daemon, and what the
+      NVSwitches and NVLink of this host need. Others are V(fabric_manager), V(imex), V(nscq), V(nvsdm),
+      V(nvlsm), V(persistenced), V(peermem), V(gds), V(gdrcopy).
     type: list
     elements: str
     default: [auto]
@@ -102,14 +102,13 @@ options:
     choices: [now, if_idle, next_boot]
     default: now
   accept:
-    description: Findings that do not stop the run, by id, such as V(foreign_origin), V(runfile), V(held), V(secure_boot),
-      V(gpus_in_use). The finding tells what is done then.
+    description: Findings that do not stop the run, by id, such as V(foreign_origin), V(runfile), V(held),
+      V(secure_boot), V(gpus_in_use). The finding tells what is done then.
     type: list
     elements: str
     default: []
   parameters:
-    description: Parameters of kernel modules, by module and name, such as
-      C({nvidia{':'} {NVreg_RestrictProfilingToAdminUsers{':'} 0}}).
+    description: Parameters of kernel modules, by module and then by name. The modules are loaded anew for them.
     type: dict
   hold:
     description: Whether the packages are held, so that an update of the host does not move them.
@@ -119,8 +118,8 @@ options:
     description: Rows that are added to the matrix of versions, or take the place of some.
     type: dict
   mok_password:
-    description: One-time password for the console, where the key of modules that are built here is to be registered with
-      the firmware (O(accept=secure_boot)).
+    description: One-time password for the console, where the key of modules that are built here is to be registered
+      with the firmware (V(secure_boot) in O(accept)).
     type: str
   root:
     description: Folder that has the file system of a host. Other than C(/) in check mode only.
@@ -150,10 +149,13 @@ EXAMPLES = r"""
       url: https://mirror.example.com/cuda/repos
       key_file: /etc/pki/mirror.asc
 
-- name: One version, which the next boot loads
+- name: One version, which the next boot loads, and users may profile
   gpufleet.nvidia.nvidia_driver:
     version: 580.95.05
     apply: next_boot
+    parameters:
+      nvidia:
+        NVreg_RestrictProfilingToAdminUsers: 0
   register: driver
 
 - name: What a run would do to this host, and what speaks against it
@@ -213,7 +215,8 @@ plan:
       type: str
     verb:
       description: One of V(install), V(upgrade), V(downgrade), V(remove), V(hold), V(unhold), V(enable), V(reset),
-        V(create), V(update), V(delete), V(restore), V(stop), V(start), V(unload), V(load), V(build), V(rebuild), V(forget).
+        V(create), V(update), V(delete), V(restore), V(stop), V(start), V(unload), V(load), V(build), V(rebuild),
+        V(forget).
       returned: always
       type: str
     target:
@@ -380,8 +383,8 @@ found:
           returned: always
           type: str
 verified:
-  description: The end state, by the package database, the module file, the running kernel and nvidia-smi. Empty in check
-    mode.
+  description: The end state, by the package database, the module file, the running kernel and nvidia-smi. Empty in
+    check mode.
   returned: always
   type: list
   elements: dict

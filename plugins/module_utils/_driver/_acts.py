@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What has to be done beside packages: files of modprobe, the initramfs, the modules of the running kernel. Reads only."""
+"""What has to be done beside packages: files of modprobe, initramfs, modules of the running kernel. Reads only."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._packages._sources import differing
-from .._plan import ERROR, WARNING, Action, Finding
 from .._host._systemd import Units, UnitState
+from .._plan import ERROR, WARNING, Action, Finding
 from . import (
     _initramfs,
     _kernel,
@@ -29,7 +29,7 @@ from ._catalog import PackageSet
 from ._found import HostFound
 from ._reload import Reload, ReloadFacts
 from ._request import NEXT_BOOT, NOW, Request
-from ._types import FABRIC_MANAGER, FULL, DESKTOP, IMEX, PEERMEM, PERSISTENCED, Wanted
+from ._types import DESKTOP, FABRIC_MANAGER, FULL, IMEX, PEERMEM, PERSISTENCED, Wanted
 
 _KUBELET = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.conf", "/var/lib/rancher", "/var/snap/microk8s")
 UNITS = {
@@ -122,7 +122,7 @@ class Reader:
             wanted.update(_persistence.wanted_files(self._files))
         return wanted
 
-    # --- The modules ----------------------------------------------------------------------------------------------------
+    # --- The modules --------------------------------------------------------------------------------------------------
 
     def _kernel(self, acts: Acts, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> None:
         found, files = self._found, self._files
@@ -180,7 +180,7 @@ class Reader:
             facts, wanted=tuple(wanted), mok_pending=goal.mok_pending, rival=rival, fabric_nodes=2 if multi_node else 0
         )
 
-    # --- Services -------------------------------------------------------------------------------------------------------
+    # --- Services -----------------------------------------------------------------------------------------------------
 
     def _running(self) -> Tuple[str, ...]:
         if self._systemd is None:

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Which driver a host gets: what is asked for, else what is there and fits, else what the matrix has for its GPUs. Pure."""
+"""Which driver a host gets: what is asked for, else what is there and fits, else what suits its GPUs. Pure."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ class Host:
 
 
 class Work:
-    """One run. ``done`` are ids of actions; ``wrong`` sentences that do not undo the work but that a person must see."""
+    """One run. ``done`` are ids of actions; ``wrong`` sentences that a person must see, and that undo nothing."""
 
     def __init__(self, todo: Todo, host: Host) -> None:
         self._todo, self._host = todo, host

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What speaks against a driver's installation on a host, or should be known of it: one small function per question. Pure.
+"""What speaks against a driver's installation, or should be known of the host: one small function per question. Pure.
 
 Findings that can be accepted name themselves in ``accept``: the option ``accept`` takes that name.
 """
@@ -162,7 +162,8 @@ def _system(asked: Asked) -> Iterator[Finding]:
         yield _error("immutable_system", detail, "Use the image or the extension of that system which has the driver",
                      accept=False)  # fmt: skip
     elif not found.system.family:
-        detail = f"{found.state.host.os_name or found.system.id or 'this system'} is none that packages of the driver are known for"
+        name = found.state.host.os_name or found.system.id or "this system"
+        detail = f"{name} is none that packages of the driver are known for"
         yield _error(
             "unknown_system", detail, "Install the driver by hand; the other modules work with it", accept=False
         )
@@ -232,8 +233,8 @@ def _secure_boot(asked: Asked) -> Iterator[Finding]:
         return
     detail = "Secure Boot is on, and the firmware does not know the key that modules built here are signed with"
     remedy = (
-        "Ask for source: precompiled where the distribution signs modules, or accept secure_boot: the key is registered "
-        "then, and somebody has to confirm it at the console during the next boot"
+        "Ask for source: precompiled where the distribution signs modules, or accept secure_boot: the key is "
+        "registered then, and somebody has to confirm it at the console during the next boot"
     )
     yield _error("secure_boot", detail, remedy, path="source")
 
@@ -268,8 +269,8 @@ def _next_kernel(asked: Asked) -> Iterator[Finding]:
         yield Finding("newer_kernel", WARNING, detail, path="kernel", remedy=remedy)
     if asked.request.kernel and asked.request.kernel not in asked.found.state.driver.kernels:
         there = ", ".join(asked.found.state.driver.kernels) or "none"
-        yield _error("no_such_kernel", f"{asked.request.kernel} is not installed; there are {there}", "Install it first",
-                     path="kernel", accept=False)  # fmt: skip
+        detail = f"{asked.request.kernel} is not installed; there are {there}"
+        yield _error("no_such_kernel", detail, "Install it first", path="kernel", accept=False)
 
 
 def _mismatch(asked: Asked) -> Iterator[Finding]:

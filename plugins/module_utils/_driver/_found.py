@@ -42,7 +42,7 @@ class HostFound:
     """``kernel``: the one that the driver is for; ``free``: bytes by folder, of those that are there.
 
     ``zero_bars``: GPUs whose memory the firmware gave no addresses; ``updates``: what updates the host by itself;
-    ``headers``, ``compiler``: what is wrong with them; ``enrolled``: whether the firmware trusts the key of built modules.
+    ``headers``, ``compiler``: what is wrong with them; ``enrolled``: the firmware trusts the key of built modules.
     """
 
     state: Found

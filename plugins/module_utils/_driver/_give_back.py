@@ -62,7 +62,7 @@ class GiveBack:
             detail = "somebody else has changed it since, so it stays"
             self.findings.append(Finding("left_alone", WARNING, detail, path, remedy="Look at it by hand"))
 
-    # --- Plan -----------------------------------------------------------------------------------------------------------
+    # --- Plan ---------------------------------------------------------------------------------------------------------
 
     def _removed(self) -> List[str]:
         """Packages that we brought; with ``not_ours`` accepted all of the driver's."""
@@ -135,7 +135,7 @@ class GiveBack:
             for path in self._paths if path.endswith((".conf", ".list", ".sources", ".repo"))
         ]  # fmt: skip
 
-    # --- Acts -----------------------------------------------------------------------------------------------------------
+    # --- Acts ---------------------------------------------------------------------------------------------------------
 
     def carry_out(self) -> None:
         """All of it. Raises Failure; the journal stays then, and a second run goes on."""

@@ -51,7 +51,7 @@ def of_driver(packages: Mapping[str, str]) -> Dict[str, str]:
 
 
 def origin(name: str, version: str, system: System) -> str:
-    """Who made a package: distribution, nvidia, precompiled (by the distribution), rpmfusion; "" where nothing tells."""
+    """Who made a package: distribution, nvidia, precompiled (by the distribution), rpmfusion; "": nothing tells."""
     if _KERNEL_OWN.match(name) or _SIGNED.fullmatch(name):
         return PRECOMPILED
     if _FUSION.fullmatch(name):

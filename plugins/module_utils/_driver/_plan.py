@@ -46,7 +46,7 @@ class Seen:
 @dataclass
 class Packages:
     """What is to be done with packages. ``first`` is installed before the old driver is touched, ``pins`` and
-    ``remove`` are the one transaction; ``version`` is NVIDIA's; ``hold_all``: what comes as a dependency is held too."""
+    ``remove`` are the one transaction; ``version`` is NVIDIA's; ``hold_all``: dependencies are held too."""
 
     version: str = ""
     first: Dict[str, str] = field(default_factory=dict)

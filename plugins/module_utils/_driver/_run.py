@@ -8,14 +8,13 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from .._gpu._nvml import Nvml, Opener
 from .._host import _lock
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
-from .._host._packages import Manager
 from .._host._root import Root
 from .._host._systemd import Units
 from .._host_state import _packages as _state_packages
@@ -204,7 +203,8 @@ class _Run:
 
     def _todo(self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts) -> Todo:
         return Todo(
-            packages, seen, goal.packages, goal.wanted.flavour, found.kernel, goal.module, acts.signed and not goal.mok_pending,
+            packages, seen, goal.packages, goal.wanted.flavour, found.kernel, goal.module,
+            signed=acts.signed and not goal.mok_pending,
             before=found.installed,
             old_version=found.version,
             sources=shop.changed,

@@ -102,7 +102,7 @@ class Shop:
         stream = _streams.enabled(self._runner, MODULE) if asked else ""
         return Seen(self._found.system.family, installed, held, self._journal.notes(), stream)
 
-    # --- Candidates -----------------------------------------------------------------------------------------------------
+    # --- Candidates ---------------------------------------------------------------------------------------------------
 
     def _candidates(self, choice: Choice, seen: Seen) -> Mapping[str, Sequence[str]]:
         packages, wanted = choice.packages, choice.wanted
@@ -125,7 +125,7 @@ class Shop:
             self._known.update({name: list(found.get(name, ())) for name in new})
         return {name: self._known[name] for name in wanted if self._known[name]}
 
-    # --- The repository -------------------------------------------------------------------------------------------------
+    # --- The repository -----------------------------------------------------------------------------------------------
 
     def _repository(self) -> List[Finding]:
         given = dict(self._request.repository)

@@ -9,13 +9,13 @@ Its package manager moves one package after another, so that it can be ended in 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _catalog
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome, Tools, nvidia_driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._types import System, Wanted
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _catalog
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import NvmlError
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done
 
@@ -56,13 +56,15 @@ def no_nvml() -> Any:
 
 
 class DebianHost(Machine):
-    """``repository``: package -> versions that there are, newest first; ``installed``, ``held``: dpkg's. ``dies_after``:
-    how many packages move until dpkg ends with an error. ``builds``: whether DKMS succeeds."""
+    """``repository``: package -> versions that there are, newest first; ``installed``, ``held``: dpkg's.
+
+    ``dies_after``: how many packages move until dpkg ends with an error. ``builds``: whether DKMS succeeds."""
 
     def __init__(self, root: Path, device: str = "0x2330") -> None:
         files: dict[str, str | bytes] = {
             "/etc/os-release": 'ID=ubuntu\nVERSION_ID="24.04"\nID_LIKE=debian\nPRETTY_NAME="Ubuntu 24.04 LTS"\n',
-            "/proc/sys/kernel/arch": "x86_64\n", "/proc/cmdline": "ro quiet\n", "/proc/self/ns/pid": "-> pid:[4026531836]",
+            "/proc/sys/kernel/arch": "x86_64\n", "/proc/cmdline": "ro quiet\n",
+            "/proc/self/ns/pid": "-> pid:[4026531836]",
             "/usr/bin/apt-get": "", "/usr/sbin/update-initramfs": "", INITRD: "0",
             f"/lib/modules/{KERNEL}/modules.dep": "", f"/lib/modules/{KERNEL}/build/Makefile": "",
             "/sys/kernel/security/lockdown": "[none] integrity confidentiality\n", "/var/lib/dpkg/status": "",
@@ -158,9 +160,7 @@ class DebianHost(Machine):
             if version and version not in self.repository.get(name, []) and self.installed.get(name) != version:
                 return said(rc=100, err=f"E: Version '{version}' for '{name}' was not found\n")
         if "-s" in words:
-            lines = [f"Remv {word[:-1]} [1]" if word.endswith("-") else "Inst {} ({} x [amd64])".format(*word.split("="))
-                     for word in wanted]  # fmt: skip
-            return said("\n".join(lines) + "\n")
+            return said("".join(_foreseen(word) for word in wanted))
         if "--download-only" in words:
             return said()
         return self._move(wanted)
@@ -274,7 +274,7 @@ class DebianHost(Machine):
             licence = "Dual MIT/GPL" if open_ else "NVIDIA"
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(self.module(version=version, license=licence))
-        listed = f"updates/dkms/nvidia.ko:\n" if place.exists() else ""
+        listed = "updates/dkms/nvidia.ko:\n" if place.exists() else ""
         (self.root / f"lib/modules/{KERNEL}/modules.dep").write_text(listed)
 
     def _status(self) -> None:
@@ -309,9 +309,6 @@ class DebianHost(Machine):
         self._show()
 
 
-def state_of(host: DebianHost) -> Mapping[str, Any]:
-    """What a person would see of the driver on a host."""
-    return {
-        "installed": {name: one for name, one in host.installed.items() if "nvidia" in name}, "held": set(host.held),
-        "loaded": host.version, "units": {name: one[0] for name, one in host.units.items()}, "masked": set(host.masked),
-    }  # fmt: skip
+def _foreseen(word: str) -> str:
+    name, _equals, version = word.partition("=")
+    return f"Inst {name} ({version} x [amd64])\n" if version else f"Remv {name[:-1]} [1]\n"

@@ -141,8 +141,8 @@ def test_a_disk_that_is_too_full_is_told_with_what_is_missing(
             "/etc/apt/apt.conf.d/20auto-upgrades", 'APT::Periodic::Unattended-Upgrade "1";\n'), {"hold": False}),
         ("mismatch", "warning", lambda host: host.have(OLD).put(
             f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{NEW}", ""), {}),
-        ("branch_past", "warning", lambda host: host.offer("535.309.01", flavour="proprietary"),
-         {"branch": 535, "flavour": "proprietary"}),
+        ("end_of_life", "warning", lambda host: host.offer("550.163.01", flavour="proprietary"),
+         {"branch": 550, "flavour": "proprietary"}),
     ],
 )  # fmt: skip
 def test_what_a_person_should_know_does_not_stop_the_run(
