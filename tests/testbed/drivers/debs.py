@@ -63,21 +63,23 @@ def nvidia_debian(versions: Sequence[str] = VERSIONS, *, broken: Collection[str]
 
 
 def debian(version: str, *, broken: bool = False) -> list[Package]:
-    """Debian's own archive: the kernel module is called nvidia-current, and there is one branch."""
+    """Debian's own archive: the kernel module is called nvidia-current (-open), and there is one branch."""
     release = "1~deb12u1"
 
     def same(*names: str) -> tuple[Relation, ...]:
         return tuple((name, "=", f"{version}-{release}") for name in names)
 
     kernels = []
-    for name, license in (("nvidia-kernel-dkms", parts.PROPRIETARY), ("nvidia-open-kernel-dkms", parts.OPEN)):
+    for name, module, license in (
+        ("nvidia-kernel-dkms", "nvidia-current", parts.PROPRIETARY),
+        ("nvidia-open-kernel-dkms", "nvidia-current-open", parts.OPEN),
+    ):
         kernels.append(
             Package(
                 name, version, release, depends=(*same("nvidia-kernel-support"), ("dkms", "", "")),
                 provides=(f"nvidia-kernel-{version}",),
                 conflicts=_but(name, "nvidia-kernel-dkms", "nvidia-open-kernel-dkms"),
-                files=parts.dkms(version, license, "nvidia-current", broken=broken),
-                **parts.scripts(version, "nvidia-current"),
+                files=parts.dkms(version, license, module, broken=broken), **parts.scripts(version, module),
             )
         )  # fmt: skip
     return [
@@ -285,8 +287,8 @@ def pinning(version: str, what: str) -> Package:
 def own_numbers() -> list[Package]:
     """Companions whose version is not the driver's."""
     versions = {
-        "nvlsm": "2025.10.11", "nvidia-fs-dkms": "2.29.4", "nvidia-fs": "2.29.4", "nvidia-gds": "13.0.1", "gdrdrv-dkms": "2.6",
-        "libgdrapi": "2.6", "gdrcopy": "2.6",
+        "nvlsm": "2025.10.11", "nvidia-fs-dkms": "2.29.4", "nvidia-fs": "2.29.4", "nvidia-gds": "13.0.1",
+        "gdrdrv-dkms": "2.6", "libgdrapi": "2.6", "gdrcopy": "2.6",
     }  # fmt: skip
     return [_plain(name, version, "1") for name, version in versions.items()]
 

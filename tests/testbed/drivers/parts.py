@@ -40,7 +40,7 @@ AUTOINSTALL="yes"
 BUILD = """if [ -x /usr/sbin/dkms ]; then
     dkms add -m @MODULE@ -v @VERSION@ || true
     for kernel in $(ls /lib/modules); do
-        dkms build -m @MODULE@ -v @VERSION@ -k "$kernel" && dkms install --force -m @MODULE@ -v @VERSION@ -k "$kernel" || true
+        dkms install --force -m @MODULE@ -v @VERSION@ -k "$kernel" || true
     done
 fi
 exit 0

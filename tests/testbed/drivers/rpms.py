@@ -31,7 +31,7 @@ def enterprise(
         if branch(version) < 620:
             made.append(_precompiled(version, release, kernel))
         made += _around(version)
-    return [*made, _plain("nvlsm", "2025.10.11", "1"), _plain("gdrcopy", "2.6", "1")]
+    return [*made, *own_numbers()]
 
 
 def modules(versions: Sequence[str] = VERSIONS, release: str = "1.el9", kernel: str = KERNEL) -> str:
@@ -83,10 +83,12 @@ def _stream(name: str, artifacts: Sequence[str]) -> str:
 
 
 def suse(versions: Sequence[str] = VERSIONS) -> list[Package]:
-    """SLES and openSUSE: generation G06 up to 580, G07 since 590 (it drives Turing and newer)."""
+    """SLES and openSUSE: generation G06 up to 580, G07 since 595 (it drives Turing and newer); nothing between."""
     made = []
     for version in versions:
-        tag = "G06" if branch(version) < 590 else "G07"
+        if 580 < branch(version) < 595:
+            continue
+        tag = "G06" if branch(version) <= 580 else "G07"
         utils = [("nvidia-compute-utils", parts.smi()), ("nvidia-persistenced", {})]
         names = ("nvidia-compute", "nvidia-gl", "nvidia-video", "nvidia-common")
         made += [_plain(f"{name}-{tag}", version, "1") for name in names]
@@ -97,8 +99,8 @@ def suse(versions: Sequence[str] = VERSIONS) -> list[Package]:
             )
             for name, files in utils
         ]  # fmt: skip
-        made += _suse_kernels(version, tag)
-    return made
+        made += [*_suse_kernels(version, tag), *_around(version)]
+    return [*made, *own_numbers()]
 
 
 def _suse_kernels(version: str, tag: str) -> list[Package]:
@@ -175,7 +177,7 @@ def _around(version: str) -> list[Package]:
     manager = "nvidia-fabric-manager" if old else "nvidia-fabricmanager"
     names = [manager, "nvidia-fabric-manager-devel", f"libnvidia-nscq{f'-{number}' if old else ''}"]
     if number >= 550:
-        names.append(f"nvidia-imex{f'-{number}' if old else ''}")
+        names.append("nvidia-imex")
     if number >= 560:
         names.append("libnvsdm")
     made = []
@@ -187,6 +189,15 @@ def _around(version: str) -> list[Package]:
             more = parts.service(unit, programs[name], version)
         made.append(Package(name, version, files={**parts.says(name, version), **more}))
     return made
+
+
+def own_numbers() -> list[Package]:
+    """Companions whose version is not the driver's."""
+    versions = {
+        "nvlsm": "2025.10.11", "nvidia-gds": "13.0.1", "nvidia-fs-dkms": "2.29.4", "gdrcopy": "2.6",
+        "gdrcopy-kmod": "2.6",
+    }  # fmt: skip
+    return [_plain(name, version, "1") for name, version in versions.items()]
 
 
 def _plain(name: str, version: str, release: str) -> Package:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host
-from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package, cached, call, deb, spec
+from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package, cached, call, control, deb, spec
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ProgramError, locked
 
 
@@ -84,9 +84,8 @@ def _index(packages: Sequence[Package], folder: Path) -> None:
         made = deb(package)
         name = f"{package.file}_amd64.deb"
         _link(made, folder / name)
-        control = call(["dpkg-deb", "--field", made]).strip()
         sum = hashlib.sha256(made.read_bytes()).hexdigest()
-        paragraphs.append(f"{control}\nFilename: ./{name}\nSize: {made.stat().st_size}\nSHA256: {sum}\n")
+        paragraphs.append(f"{control(package)}Filename: ./{name}\nSize: {made.stat().st_size}\nSHA256: {sum}\n")
     index = "\n".join(paragraphs).encode()
     (folder / "Packages").write_bytes(index)
     (folder / "Packages.gz").write_bytes(gzip.compress(index, mtime=0))
