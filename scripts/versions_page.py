@@ -85,7 +85,8 @@ _CUDA_NOTE = (
     "A driver runs every CUDA up to its own. A newer minor of the same major runs from the minimum on, without what is "
     "new in it.\nCompilers of CUDA 13 make no code for Maxwell, Pascal and Volta."
 )
-_PACKAGES_NOTE = """For compute, without companions, on x86_64. `B` is the branch, `KERNEL` the kernel that will run. A row
+_PACKAGES_NOTE = """\
+For compute, without companions, on x86_64. `B` is the branch, `KERNEL` the kernel that will run. A row
 holds for those of its GPUs that the branch drives with these modules: see above. On arm64 `libnvidia-fbc1` and, before
 Ubuntu 26.04, the signatures package are not there, and EL 10 needs `unzboot`."""
 _COMPANIONS_NOTE = (
@@ -142,7 +143,8 @@ def _products(table: Table) -> str:
 
 def _limits(table: Table) -> str:
     rows = [(row.name, row.oldest, row.why, row.source) for row in matrix.LIMITS.values()]
-    rows += [(row.name, str(row.oldest), row.row().partition(": ")[2].rpartition(" [")[0], row.source) for row in matrix.HOSTS.values()]
+    for host in matrix.HOSTS.values():
+        rows.append((host.name, str(host.oldest), host.row().partition(": ")[2].rpartition(" [")[0], host.source))
     return table(("what", "from", "why", "source"), rows)
 
 

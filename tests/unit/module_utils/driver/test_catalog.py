@@ -206,9 +206,7 @@ SETS: dict[str, tuple[System, Wanted, str]] = {
 }
 
 
-@pytest.mark.rows(
-    "H008", "H009", "H010", "H016", "H017", "H018", "H019", "H020", "H021", "H022", "H023", "H024"
-)
+@pytest.mark.rows("H008", "H009", "H010", "H016", "H017", "H018", "H019", "H020", "H021", "H022", "H023", "H024")
 @pytest.mark.parametrize("case", SETS)
 def test_a_set_is_these_packages(case: str) -> None:
     system, wanted, expected = SETS[case]
@@ -458,7 +456,8 @@ def test_crossing_590_is_a_change_of_every_name() -> None:
             wish(580),
             (
                 "kmod-nvidia-latest-dkms akmod-nvidia xorg-x11-drv-nvidia-cuda kmod-nvidia-580.95.05-5.14.0-427.el9 "
-                "nvidia-fabric-manager nvidia-fabric-manager-devel cuda-drivers kmod-nvidia-open-dkms nvidia-driver-cuda"
+                "nvidia-fabric-manager nvidia-fabric-manager-devel cuda-drivers kmod-nvidia-open-dkms "
+                "nvidia-driver-cuda"
             ),
             (
                 "kmod-nvidia-latest-dkms akmod-nvidia xorg-x11-drv-nvidia-cuda kmod-nvidia-580.95.05-5.14.0-427.el9 "
