@@ -79,9 +79,8 @@ def host(made: Host) -> Iterator[Host]:
     yield made
     made.run("apt-mark showhold | xargs -r apt-mark unhold")
     made.run("dpkg-query -W -f '${Package}\\n' '*nvidia*' '*cuda*' 2>/dev/null | xargs -r dpkg --purge")
-    made.run(
-        "rm -rf /var/lib/gpufleet /etc/apt/sources.list.d/* /etc/apt/preferences.d/* /etc/modprobe.d/*nvidia* /var/lib/dkms/*"
-    )
+    made.run("rm -rf /var/lib/gpufleet /etc/apt/sources.list.d/* /etc/apt/preferences.d/* /var/lib/dkms/*")
+    made.run("rm -f /etc/modprobe.d/*nvidia* /etc/modprobe.d/*nouveau* /etc/modules-load.d/*nvidia*")
 
 
 def kernel(host: Host) -> str:
@@ -105,9 +104,8 @@ def good(told: dict[str, Any]) -> dict[str, Any]:
 
 def there(host: Host) -> dict[str, str]:
     """By dpkg's own words: the driver's packages -> NVIDIA's version."""
-    said = host.run(
-        "dpkg-query -W -f '${Package} ${Version} ${Status}\\n' '*nvidia*' libcuda1 2>/dev/null", check=False
-    ).stdout
+    form = r"${Package} ${Version} ${Status}\n"
+    said = host.run(["dpkg-query", "-W", "-f", form, "*nvidia*", "libcuda1"], check=False).stdout
     lines = [line.split() for line in said.splitlines() if line.endswith(" installed")]
     return {name: version.rpartition("-")[0] for name, version, *_more in lines}
 
