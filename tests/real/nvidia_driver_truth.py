@@ -1,10 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What nvidia_driver finds and plans on a machine with a real driver, for branches of today; check mode, so it only reads.
+"""What nvidia_driver finds and plans on a machine with a real driver, for branches of today; it only reads.
 
-Run ``python3 tests/real/nvidia_driver_truth.py [FOLDER]`` from the checkout there, as root. With a folder the answers are
-written into it (``nvidia_driver.json``). It ends with 1 where a run ends in anything but a plan or a refusal.
+Run ``python3 tests/real/nvidia_driver_truth.py [FOLDER]`` from the checkout there, as root. With a folder the answers
+are written into it (``nvidia_driver.json``). It ends with 1 where a run ends in anything but a plan or a refusal.
 """
 
 from __future__ import annotations

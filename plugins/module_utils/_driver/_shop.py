@@ -25,7 +25,6 @@ from ._plan import Packages, Seen, names, plan, settled, version_of
 from ._request import Request
 from ._types import DNF, Wanted
 
-
 _NEWEST = "newest"  # in a tree of files, of a package that has versions of its own
 
 
@@ -90,8 +89,7 @@ class Shop:
         """Packages that are there, and not in the version that they are to have."""
         loose = {one.name for one in packages.packages if not one.exact}
         moving = [name for name in names(packages, seen) if name not in loose and name in seen.installed]
-        moving = [name for name in moving if upstream(seen.installed[name]) != version]
-        return moving
+        return [name for name in moving if upstream(seen.installed[name]) != version]
 
     def seen(self, more: Sequence[str] = (), streams: bool = False) -> Seen:
         """What is installed and held, of the driver and of ``more``."""

@@ -103,7 +103,9 @@ def seen(host: DebianHost, **options: Any) -> dict[str, Finding]:
 
 
 @pytest.mark.rows("H038", "H041")
-@pytest.mark.parametrize("name", ["driver_of_image", "passed_through", "no_bar", "vendor_image", "foreign_origin", "compiler"])
+@pytest.mark.parametrize(
+    "name", ["driver_of_image", "passed_through", "no_bar", "vendor_image", "foreign_origin", "compiler"]
+)
 def test_what_is_accepted_is_a_warning(host: DebianHost, name: str) -> None:
     prepare, options, _words = ERRORS[name]
     prepare(host)
