@@ -41,7 +41,7 @@ def said(out: str = "", rc: int = 0, err: str = "") -> Done:
 class Machine:
     """The host, and the runner of its programs. ``answers``: by the first words of a command, what it says or does."""
 
-    def __init__(self, root: Path, files: Mapping[str, Union[str, bytes]] | None = None) -> None:
+    def __init__(self, root: Path, files: Mapping[str, str | bytes] | None = None) -> None:
         self.root = root
         root.mkdir(exist_ok=True)
         self.watch = unwatched

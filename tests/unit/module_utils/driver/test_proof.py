@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A driver works when kernel, nvidia-smi and PCI say the same, and the fabric is there; nothing is waited for for ever."""
+"""A driver works when kernel, nvidia-smi and PCI say the same; nothing is waited for without a limit."""
 
 from __future__ import annotations
 
