@@ -91,7 +91,7 @@ def kernel(host: Host) -> str:
 def run(host: Host, *, check: bool = False, mirror: str = "all", **options: Any) -> dict[str, Any]:
     place = {"url": f"file://{SHARED}/{mirror}", "key_file": f"{SHARED}/key.asc"}
     asked = {"options": {**OPTIONS, "kernel": kernel(host), "repository": place, **options}, "check": check}
-    done = host.run(["python3", "-B", "/tmp/driver.py"], stdin=json.dumps(asked).encode(), timeout=300)
+    done = host.run(["python3", "-B", "/tmp/driver.py"], stdin=json.dumps(asked).encode(), timeout=500)
     told: dict[str, Any] = json.loads(done.stdout)
     return told
 
@@ -189,10 +189,10 @@ def test_unattended_upgrades_leave_the_driver_where_it_is(host: Host) -> None:
     origins = 'Unattended-Upgrade::Origins-Pattern { "origin=testbed"; };\n'
     host.put("/etc/apt/apt.conf.d/52testbed", origins)
     try:
-        said = host.run("unattended-upgrade --debug --verbose 2>&1", timeout=200).stdout
+        said = host.run("unattended-upgrade --debug --verbose 2>&1", timeout=400).stdout
         assert set(there(host).values()) == {OLD}
         host.run("apt-mark showhold | xargs apt-mark unhold")
-        host.run("unattended-upgrade --debug --verbose 2>&1", timeout=200)
+        host.run("unattended-upgrade --debug --verbose 2>&1", timeout=400)
         assert set(there(host).values()) != {OLD}, said  # without holds they would have moved it
     finally:
         host.run("rm /etc/apt/apt.conf.d/52testbed")
