@@ -182,7 +182,7 @@ class Work:
     def _mend(self) -> None:
         """What a killed run of the package manager left half done."""
         if MOVING in self._host.journal.notes() and self._host.manager.name == APT:
-            self._host.runner.run(["dpkg", "--configure", "-a"], timeout=INSTALL, env=QUIET)
+            self._host.runner.run(["dpkg", "--configure", "-a"], check=False, timeout=INSTALL, env=QUIET)
 
     def _remember(self) -> None:
         """What was so before us, written down before it changes."""
@@ -243,7 +243,8 @@ class Work:
     def _make_way(self) -> None:
         """Stop what holds the GPUs and unload the old modules; what fails here leaves the host as it was."""
         todo, host = self._todo, self._host
-        _settings.save(host.opener, host.files)
+        if todo.unload:
+            _settings.save(host.opener, host.files)
         host.services.stop(todo.stop, todo.mask)
         if todo.persistence_off:
             _settings.persistence_off(host.opener)
