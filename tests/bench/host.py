@@ -28,7 +28,7 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.packages import place
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import Report
 
 HOME = CHECKOUT / "build" / "bench" / "hosts"
-PATIENCE = 300  # seconds for one play
+PATIENCE = 600  # seconds for one play; the first one installs packages
 PEER = "plain tasks"
 GOAL = Goal(AT_LEAST, 3)
 OURS, THEIRS = "ours", "plain"
@@ -168,10 +168,13 @@ def _play(hosts: Hosts, tool: str, programs: Path) -> tuple[float, int]:
     }
     command = [programs / "ansible-playbook", "-i", hosts.inventory(), HOME / f"{tool}.yml"]
     began = time.perf_counter()
-    ended = subprocess.run(
-        command, cwd=HOME, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT, text=True, check=False, timeout=PATIENCE,
-    )  # fmt: skip
+    try:
+        ended = subprocess.run(
+            command, cwd=HOME, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT, text=True, check=False, timeout=PATIENCE,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        raise BenchError(f"the play of {tool} did not end within {PATIENCE} s") from None
     seconds = time.perf_counter() - began
     found = re.search(r"\bchanged=(\d+)", ended.stdout)
     if ended.returncode or not found:
