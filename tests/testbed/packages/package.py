@@ -21,7 +21,7 @@ Content = tuple["bytes | Path", int]
 
 @dataclass(frozen=True)
 class Package:
-    """A package in both worlds. ``version`` is without the release, ``depends`` holds (name, relation, version).
+    """A package in both worlds. ``version`` is without epoch and release, ``depends`` holds (name, relation, version).
 
     ``files``: path -> content; ``config``: those of them that an upgrade leaves as they are; ``after``: a script that
     runs when it was installed, ``before_removal`` one that runs before it goes for good.
@@ -32,6 +32,8 @@ class Package:
     release: str = "1"
     depends: tuple[tuple[str, str, str], ...] = ()
     provides: tuple[str, ...] = ()
+    epoch: str = ""
+    conflicts: tuple[str, ...] = ()
     files: dict[str, Content] = field(default_factory=dict)
     config: tuple[str, ...] = ()
     after: str = ""
@@ -39,11 +41,20 @@ class Package:
 
     @property
     def full(self) -> str:
+        """As a file's name has it."""
         return f"{self.version}-{self.release}"
+
+    @property
+    def ordered(self) -> str:
+        """With the epoch, as package managers tell it."""
+        return f"{self.epoch}:{self.full}" if self.epoch else self.full
 
     def key(self) -> str:
         """What it is made from, as 16 hexadecimal digits."""
-        parts = (self.name, self.full, self.depends, self.provides, self.config, self.after, self.before_removal)
+        parts = (
+            self.name, self.ordered, self.depends, self.provides, self.conflicts, self.config, self.after,
+            self.before_removal,
+        )  # fmt: skip
         digest = hashlib.sha256(repr((*parts, RECIPE)).encode())
         for path, (content, mode) in sorted(self.files.items()):
             data = content.read_bytes() if isinstance(content, Path) else content
@@ -60,7 +71,7 @@ class Package:
             place.chmod(mode)
 
 
-RECIPE = 1  # one more whenever what is written below changes
+RECIPE = 2  # one more whenever what is written below changes
 MAINTAINER = "testbed <testbed@example.com>"
 
 
@@ -93,11 +104,12 @@ def _control(package: Package, folder: Path) -> None:
     needs = ", ".join(f"{name} ({relation} {version})" for name, relation, version in package.depends)
     lines = [
         f"Package: {package.name}",
-        f"Version: {package.full}",
+        f"Version: {package.ordered}",
         "Architecture: amd64",
         f"Maintainer: {MAINTAINER}",
         *([f"Depends: {needs}"] if needs else []),
         *([f"Provides: {', '.join(package.provides)}"] if package.provides else []),
+        *([f"Conflicts: {', '.join(package.conflicts)}"] if package.conflicts else []),
         "Description: made by the testbed",
     ]
     (folder / "control").write_text("\n".join(lines) + "\n")
@@ -123,11 +135,13 @@ def spec(package: Package, folder: str) -> str:
         f"Name: {package.name}",
         f"Version: {package.version}",
         f"Release: {package.release}",
+        *([f"Epoch: {package.epoch}"] if package.epoch else []),
         "Summary: made by the testbed",
         "License: none",
         "AutoReqProv: no",
         *needs,
         *(f"Provides: {name}" for name in package.provides),
+        *(f"Conflicts: {name}" for name in package.conflicts),
         "%description",
         "Made by the testbed.",
         "%install",
