@@ -14,9 +14,9 @@ description:
   - With O(platform=kubernetes), makes the exporter's DaemonSet, Service and ServiceMonitor (and the standalone DCGM
     where the policy wants it) what the policy says,
     and touches nothing else of the stack.
-  - With O(platform=systemd), DCGM and the exporter are services of the host. DCGM's packages are chosen by the driver and
-    the GPUs, the counters file is judged before the exporter reads it, services start anew only when something that they
-    work with has changed, and every wanted metric is seen to come out. What was there before comes back with
+  - With O(platform=systemd), DCGM and the exporter are services of the host. DCGM's packages are chosen by the driver
+    and the GPUs, the counters file is judged before the exporter reads it, services start anew only when something that
+    they work with has changed, and every wanted metric is seen to come out. What was there before comes back with
     O(state=absent).
   - Options of one platform are ignored on the other, so that connection defaults of an action group do no harm.
 extends_documentation_fragment:
@@ -26,8 +26,8 @@ extends_documentation_fragment:
   - gpufleet.nvidia.cluster.drift
 attributes:
   check_mode:
-    description: Plans and writes nothing. In a cluster dry runs are sent where the account may patch, so that refusals by
-      admission show in the plan.
+    description: Plans and writes nothing. In a cluster dry runs are sent where the account may patch, so that refusals
+      by admission show in the plan.
     support: full
   diff_mode:
     description: Shows what differs of each object or file.

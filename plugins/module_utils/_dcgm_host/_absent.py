@@ -16,7 +16,14 @@ from ._facts import Facts
 
 _ROW_REMAPPING = ("ampere", "hopper", "ada", "blackwell", "rubin", "thor")
 PROFILING = range(1001, 1100)
-_LINKS = (*range(400, 500), *range(580, 593), *range(825, 844), *range(879, 898), *range(1200, 1221), *range(1404, 1420))
+_LINKS = (
+    *range(400, 500),
+    *range(580, 593),
+    *range(825, 844),
+    *range(879, 898),
+    *range(1200, 1221),
+    *range(1404, 1420),
+)
 _UTILIZATION = (203, 204, 206, 207)
 _NO_MIG = "GPUs with MIG on do not tell it; DCGM_FI_PROF_GR_ENGINE_ACTIVE tells how busy an instance is"
 
@@ -34,7 +41,11 @@ def _none(names: Sequence[str]) -> Callable[[Facts], bool]:
 _RULES: Tuple[Rule, ...] = (
     (_UTILIZATION, _all_mig, _NO_MIG),
     (_LINKS, lambda facts: not any(gpu.nvlink for gpu in facts.gpus), "no GPU here has NVLink"),
-    ((1011, 1012, *range(1040, 1076)), lambda facts: not any(gpu.nvlink for gpu in facts.gpus), "no GPU here has NVLink"),
+    (
+        (1011, 1012, *range(1040, 1076)),
+        lambda facts: not any(gpu.nvlink for gpu in facts.gpus),
+        "no GPU here has NVLink",
+    ),
     (range(700, 825), lambda facts: not facts.switches, "the host has no NVSwitch"),
     (range(856, 879), lambda facts: not facts.switches, "the host has no NVSwitch"),
     ((*range(385, 390), *range(393, 397)), _none(_ROW_REMAPPING), "rows are remapped from Ampere on"),

@@ -96,7 +96,9 @@ def _line(line: str, path: str, dcgm: Sequence[int], accept: Sequence[str]) -> T
         return None, [Finding("metrics", ERROR, detail, path=path, remedy=remedy)]
     field, kind, help_text = parts
     if '"' in line or any(ord(letter) < 32 and letter != "\t" for letter in line):
-        detail = f"{line.strip()!r} has a quotation mark or a control character, which the exporter's reader stumbles over"
+        detail = (
+            f"{line.strip()!r} has a quotation mark or a control character, which the exporter's reader stumbles over"
+        )
         return None, [Finding("metrics", ERROR, detail, path=path)]
     found = _kind(kind, path) + _field(field, path, dcgm, accept)
     return Counter(field, kind, " ".join(help_text.split())), found

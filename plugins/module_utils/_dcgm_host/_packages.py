@@ -39,8 +39,8 @@ class Choice:
 def choose(
     cuda: int, architectures: Iterable[str], version: str, installed: Mapping[str, str], ours: Sequence[str] = ()
 ) -> Tuple[Choice, List[Finding]]:
-    """``cuda``: major version that the driver runs, 0 where no driver tells; ``version`` as asked for; ``ours``: packages
-    that came with us."""
+    """``cuda``: major version that the driver runs, 0 where no driver tells; ``version`` as asked for; ``ours``:
+    packages that came with us."""
     if plain(version).startswith("3."):
         return Choice((THREE,), tuple(name for name in EVERY if name != THREE and name in installed)), []
     major = cuda or _there(installed)

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What is asked of the exporter on a host, from the module's options: judged, and brought into one shape. Reads only."""
+"""What is asked of the exporter on a host, from the module's options: judged, and in one shape. Reads only."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def read(params: Mapping[str, Any], files: Files, dcgm: Tuple[int, ...]) -> Requ
     program = str(params["program"])
     if not _PATH.match(program):
         found.append(Finding("no_program", ERROR, f"{program!r} is no absolute path of a program", path="program"))
-    if not container and not os.access(files.root.at(program), os.X_OK):
+    elif not container and not os.access(files.root.at(program), os.X_OK):
         detail = f"{program} is not there, and NVIDIA publishes no package of the exporter"
         remedy = "Put the program there (it is in NVIDIA's image), or ask for a container"
         found.append(Finding("exporter_missing", ERROR, detail, path="program", remedy=remedy))
@@ -150,4 +150,6 @@ def _skew(wanted: Wanted, dcgm: Tuple[int, ...]) -> List[Finding]:
     if not (tag and dcgm and wanted.engine and wanted.local) or int(tag.group(1)) == dcgm[0]:
         return []
     detail = f"the image has DCGM {tag.group(1)}.{tag.group(2)}, and the host engine is {'.'.join(map(str, dcgm))}"
-    return [Finding("engine_skew", ERROR, detail, path="container.image", remedy="Use an image of the same major version")]
+    return [
+        Finding("engine_skew", ERROR, detail, path="container.image", remedy="Use an image of the same major version")
+    ]

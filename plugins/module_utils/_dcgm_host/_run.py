@@ -21,7 +21,6 @@ from .._host._systemd import Units, UnitState
 from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from . import _absent, _facts, _packages, _request, _scrape, _units
 from ._facts import Facts
-from ._request import Request
 from ._scrape import Metrics
 
 COMPONENT = "dcgm_exporter"
@@ -158,9 +157,7 @@ class _Present(_Run):
         except Failure:
             return {}
 
-    def _plan_packages(
-        self, found: Optional[Manager], installed: Mapping[str, str]
-    ) -> Optional[_package_set.Plan]:
+    def _plan_packages(self, found: Optional[Manager], installed: Mapping[str, str]) -> Optional[_package_set.Plan]:
         if not found or not self._facts.driver:
             return None
         notes = self._journal.notes()
@@ -187,7 +184,9 @@ class _Present(_Run):
         """Findings that come of the host's state."""
         wanted, findings = self._request.wanted, self._result.findings
         if not self._facts.driver:
-            detail = f"no NVIDIA driver is loaded ({self._facts.silent})" if self._facts.silent else "no driver is loaded"
+            detail = (
+                f"no NVIDIA driver is loaded ({self._facts.silent})" if self._facts.silent else "no driver is loaded"
+            )
             findings.append(Finding("no_driver", ERROR, detail, remedy="Install the driver first"))
         elif not self._facts.gpus:
             findings.append(Finding("no_gpu", ERROR, "the driver tells of no GPU", remedy="Look at the kernel's log"))
@@ -215,12 +214,15 @@ class _Present(_Run):
         wanted = self._request.wanted
         return f"{'https' if wanted.certificate else 'http'}://{_scrape.where(wanted.address)}/metrics"
 
+    def _ask(self) -> Optional[Metrics]:
+        return _scrape.fetch(self._url, self._request.wanted.certificate)
+
     def _scraped(self) -> Optional[Metrics]:
         """What the exporter gives now; None where it does not run, or does not tell."""
         if self._changes or not self._states[_units.UNIT].running:
             return None
         with contextlib.suppress(_scrape.NoMetrics):
-            return _scrape.fetch(self._url)
+            return self._ask()
         return None
 
     def _outdated(self) -> str:
@@ -258,7 +260,7 @@ class _Present(_Run):
     def _fits(self, metrics: Metrics) -> bool:
         """Whether metrics tell of the GPUs and MIG instances that NVML tells of."""
         uuids = {gpu.uuid for gpu in self._facts.gpus if gpu.seen}
-        if uuids and not dict(self._request.wanted.settings).get("DCGM_EXPORTER_DEVICES_STR", "f") == "f":
+        if uuids and dict(self._request.wanted.settings).get("DCGM_EXPORTER_DEVICES_STR", "f") != "f":
             return bool(metrics.gpus)  # some devices are asked for
         if uuids and metrics.gpus != uuids:
             return False
@@ -381,7 +383,7 @@ class _Present(_Run):
         self._progress(f"waiting until {len(needed)} metrics come from {self._url}")
         try:
             limit = float(self._params["scrape_timeout"])
-            metrics = _scrape.wait(self._url, needed, self._fits, limit, self._ended)
+            metrics = _scrape.wait(self._ask, needed, self._fits, limit, self._ended)
         except _scrape.NoMetrics as error:
             checks.append(Check("metrics", False, str(error)))
             return

@@ -12,7 +12,15 @@ from typing import Any, Dict, List, Mapping, Tuple
 from .._plan import ERROR, Finding
 
 _PREFIX = "DCGM_EXPORTER_"
-BOOL, COUNT, TEXT, PATH, DEVICES = "true or false", "a whole number", "a text", "an absolute path", "a choice of devices"
+BOOL, COUNT, TEXT, PATH, DEVICES = (
+    "true or false",
+    "a whole number",
+    "a text",
+    "an absolute path",
+    "a choice of devices",
+)
+# Without blanks and what systemd or an engine of containers would read otherwise.
+_PATH = re.compile(r"/[A-Za-z0-9._/+-]+\Z")
 _DEVICES = re.compile(r"(f|[gi](:\d+(-\d+)?(,\d+(-\d+)?)*)?)\Z")
 
 # Flag -> variable, what it may be. Those that the module's own options set, and those of Kubernetes, are left out.
@@ -90,7 +98,7 @@ def _text(value: Any, allowed: str) -> Any:
     if allowed == COUNT:
         return text if re.match(r"\d{1,9}\Z", text) else None
     if allowed == PATH:
-        return text if text.startswith("/") else None
+        return text if _PATH.match(text) else None
     if allowed == DEVICES:
         return text if _DEVICES.match(text) else None
     choices = [one for one in allowed.replace("one of ", "").split(", ") if one.lower() == lower]

@@ -1,8 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Files of the exporter's service: unit, environment, web configuration; and what restarts it after driver changes. Pure.
-"""
+"""Files of the exporter's service: units, environment, web configuration. Pure."""
 
 from __future__ import annotations
 

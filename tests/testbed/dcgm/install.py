@@ -64,7 +64,8 @@ def query(host: Host, words: str) -> list[dict[str, Any]]:
     """What its Prometheus answers to a query."""
     program = (
         "import sys, urllib.parse, urllib.request as r; "
-        "print(r.urlopen('http://127.0.0.1:9090/api/v1/query?query=' + urllib.parse.quote(sys.argv[1])).read().decode())"
+        "url = 'http://127.0.0.1:9090/api/v1/query?query=' + urllib.parse.quote(sys.argv[1]); "
+        "print(r.urlopen(url).read().decode())"
     )
     answer: list[dict[str, Any]] = json.loads(host.run(["python3", "-c", program, words]).stdout)["data"]["result"]
     return answer

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""DCGM's packages: NVIDIA's names, versions with their epoch, conflicts and dependencies, and the service that they bring.
+"""DCGM's packages: NVIDIA's names, versions with their epoch, conflicts, dependencies, and the service of them.
 
 The programs stand in for the real ones (``program.py``).
 """

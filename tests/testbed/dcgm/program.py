@@ -4,10 +4,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Stands in for nv-hostengine and dcgm-exporter on a test host; which of them, its own name tells.
 
-GPUs, MIG instances, memory and the driver come from NVML; what NVML's double does not tell (clocks, temperatures) is made
-up. As with the real ones: the counters file is read as CSV with three parts a line, an unknown field ends the exporter,
-GPUs are those of its start, profiling fields of Ampere and older need the closed module, and fields that a GPU has not
-are passed over. It knows nothing of the collection.
+GPUs, MIG instances, memory and the driver come from NVML; what NVML's double does not tell (clocks, temperatures) is
+made up. As with the real ones: the counters file is read as CSV with three parts a line, an unknown field ends the
+exporter, GPUs are those of its start, profiling fields of Ampere and older need the closed module, and fields that a
+GPU has not are passed over. It knows nothing of the collection.
 """
 
 from __future__ import annotations
@@ -179,7 +179,12 @@ class Exporter:
         return [self.sample(start, field, value, GPU_I_ID=str(one), GPU_I_PROFILE="1g") for one in start["instances"]]
 
     def sample(self, one: dict, field: str, value: object, **more: str) -> str:
-        labels = {"gpu": str(one["gpu"]), "UUID": one["UUID"], "device": f"nvidia{one['gpu']}", "modelName": one["name"]}
+        labels = {
+            "gpu": str(one["gpu"]),
+            "UUID": one["UUID"],
+            "device": f"nvidia{one['gpu']}",
+            "modelName": one["name"],
+        }
         labels |= {"hostname": socket.gethostname(), **more}
         if any(kind == "label" for _field, kind, _words in self.wanted):
             labels["DCGM_FI_DRIVER_VERSION"] = self.seen["driver"]
@@ -224,7 +229,7 @@ def serve() -> None:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(config["tls_server_config"]["cert_file"], config["tls_server_config"]["key_file"])
         server.socket = context.wrap_socket(server.socket, server_side=True)
-    print("level=INFO msg=\"Starting webserver\"", flush=True)
+    print('level=INFO msg="Starting webserver"', flush=True)
     server.serve_forever()
 
 
