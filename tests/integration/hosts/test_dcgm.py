@@ -17,7 +17,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
-from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import FOUR
+from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import CLOSED_MODULE, FOUR, THREE
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
@@ -108,3 +108,143 @@ def test_every_wanted_metric_reaches_a_real_prometheus(clean: Place) -> None:
     assert {one["metric"]["UUID"] for one in found} == {one["uuid"] for one in gpus.show(host)["gpus"]}
     assert found[0]["metric"]["DCGM_FI_DRIVER_VERSION"] == gpus.show(host)["driver"]
     assert install.query(host, "up")[0]["value"][1] == "1"
+
+
+@pytest.mark.rows("H089", "P119")
+def test_a_counters_file_that_would_end_the_exporter_is_refused_before_anything_is_written(clean: Place) -> None:
+    before = clean.host.snapshot()
+    refused = clean.run(metrics="DCGM_FI_DEV_GPU_TEMPS, gauge, a, b\nDCGM_FI_DEV_FB_USE, gauge, x\n")
+    assert refused["failed"]
+    assert "has not exactly three parts" in refused["msg"]
+    assert "Did you mean DCGM_FI_DEV_FB_USED?" in refused["msg"]
+    assert differences(before, clean.host.snapshot()) == []
+    # The stand-in ends for such a file, as the real one does.
+    clean.host.put("/tmp/bad.csv", "DCGM_FI_DEV_FB_USE, gauge, x\n")
+    ended = clean.host.run(f"DCGM_EXPORTER_COLLECTORS=/tmp/bad.csv {install.EXPORTER}", check=False)
+    assert "could not find DCGM field" in ended.stderr
+
+
+@pytest.mark.rows("H086", "H091", "P125")
+def test_it_starts_anew_only_when_something_that_it_works_with_has_changed(clean: Place) -> None:
+    host = clean.host
+    assert not clean.run(metrics=SHORT).get("failed")
+    engine, exporter = clean.started(ENGINE), clean.started(UNIT)
+
+    # The same in other words.
+    assert not clean.run(metrics=SHORT.replace(", ", " ,  ") + "\n# end\n")["changed"]
+    assert (clean.started(ENGINE), clean.started(UNIT)) == (engine, exporter)
+
+    # One more metric: the exporter alone.
+    more = SHORT + "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n"
+    changed = clean.run(metrics=more)
+    assert [verb for verb, _target in verbs(changed)] == ["update", "restart"]
+    assert clean.started(ENGINE) == engine
+    assert clean.started(UNIT) != exporter
+
+    # MIG instances come: both, since the exporter knows those of its start.
+    exporter = clean.started(UNIT)
+    host.run([gpus.PROGRAM, "set", gpus.STATE, "gpu=0", "mig=1", "instance=9@4", "instance=19@0"])
+    assert ("restart", UNIT) in verbs(clean.run(metrics=more, check=True))
+    sliced = clean.run(metrics=more)
+    assert not sliced.get("failed"), sliced["msg"]
+    assert "of 2 of 2 MIG instances" in next(one["detail"] for one in sliced["verified"] if one["id"] == "gpus")
+    assert not clean.run(metrics=more)["changed"]
+
+    # Another driver's library takes the place of the one that the engine has in memory.
+    engine = clean.started(ENGINE)
+    host.run(f"cp {gpus.LIBRARY} /tmp/new && mv /tmp/new {gpus.LIBRARY}")
+    replaced = clean.run(metrics=more)
+    assert "a library that has been replaced" in next(a["reason"] for a in replaced["plan"] if a["target"] == ENGINE)
+    assert clean.started(ENGINE) != engine
+    assert not clean.run(metrics=more)["changed"]
+
+
+@pytest.mark.rows("H086")
+def test_a_change_of_the_driver_restarts_both_without_a_run(clean: Place) -> None:
+    assert not clean.run(metrics=SHORT).get("failed")
+    engine, exporter = clean.started(ENGINE), clean.started(UNIT)
+    clean.host.run("touch -c /usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-smi; echo >>/usr/bin/nvidia-smi")
+    deadline = time.monotonic() + 20
+    while clean.started(UNIT) == exporter and time.monotonic() < deadline:
+        time.sleep(0.2)
+    assert clean.started(ENGINE) != engine
+    assert clean.started(UNIT) != exporter
+    assert not clean.run(metrics=SHORT).get("failed")
+
+
+@pytest.mark.rows("H085")
+def test_dcgm_3_goes_for_4_and_comes_back(clean: Place) -> None:
+    host = clean.host
+    host.run(f"apt-get -qq install --yes datacenter-gpu-manager=1:{THREE}-1 && systemctl enable --now {ENGINE}")
+    planned = clean.run(check=True, metrics=SHORT)
+    assert ("remove", "datacenter-gpu-manager") in verbs(planned)
+    assert "dcgm_3" in {finding["id"] for finding in planned["findings"]}
+    done = clean.run(metrics=SHORT)
+    assert not done.get("failed"), done["msg"]
+    assert not clean.run(metrics=SHORT)["changed"]
+    back = clean.run(state="absent")
+    assert not back.get("failed"), back["msg"]
+    listed = host.run(
+        "dpkg-query -W -f '${Package} ${Version} ${db:Status-Abbrev}\\n' 'datacenter-gpu-manager*'"
+    ).stdout
+    assert [line for line in listed.splitlines() if line.endswith("ii ")] == [f"datacenter-gpu-manager 1:{THREE}-1 ii "]
+    assert host.run(["systemctl", "is-active", ENGINE]).stdout == "active\n"
+    host.run(f"systemctl disable --now {ENGINE}; apt-get -qq purge --yes datacenter-gpu-manager")
+
+
+@pytest.mark.rows("H085", "H091")
+def test_ampere_gets_the_closed_module_and_its_profiling_metrics(clean: Place) -> None:
+    clean.products("A30", 1)
+    done = clean.run(dcgm_version="4.4.2")
+    assert not done.get("failed"), done["msg"]
+    assert ("install", f"{FOUR}-proprietary") in verbs(done)
+    assert ("install", f"{FOUR}-proprietary-cuda13") in verbs(done)
+    came = {one["name"] for one in done["found"]["metrics"]["absent"]}
+    assert "DCGM_FI_PROF_GR_ENGINE_ACTIVE" not in came
+    # Without it they are named with what to do, and everything else comes.
+    clean.host.run(["rm", CLOSED_MODULE])
+    clean.host.run(["systemctl", "restart", UNIT])
+    without = clean.run(dcgm_version="4.4.2")
+    assert not without.get("failed"), without["msg"]
+    reasons = {one["name"]: one["reason"] for one in without["found"]["metrics"]["absent"]}
+    assert "datacenter-gpu-manager-4-proprietary" in reasons["DCGM_FI_PROF_GR_ENGINE_ACTIVE"]
+    clean.host.put(CLOSED_MODULE, "closed\n")
+    moved = clean.run(dcgm_version="4.6.0")
+    assert ("upgrade", f"{FOUR}-proprietary") in verbs(moved)
+    assert ("restart", ENGINE) in verbs(moved)
+    refused = clean.run(dcgm_version="4.9.9")
+    assert "is not to be had in version 4.9.9" in refused["msg"]
+
+
+@pytest.mark.rows("P120")
+def test_a_metric_that_does_not_come_for_no_known_reason_fails_the_run_and_can_be_accepted(clean: Place) -> None:
+    metrics = SHORT + "DCGM_FI_DEV_PSTATE, gauge, State\n"  # the stand-in knows it, and gives none
+    failed = clean.run(metrics=metrics, scrape_timeout=2)
+    assert failed["failed"]
+    assert "without a reason that is known: DCGM_FI_DEV_PSTATE" in failed["msg"]
+    taken = clean.run(metrics=metrics, scrape_timeout=2, accept=["metric_absent"])
+    assert not taken.get("failed"), taken["msg"]
+    assert {"name": "DCGM_FI_DEV_PSTATE", "reason": "unknown"} in taken["found"]["metrics"]["absent"]
+
+
+@pytest.mark.rows("H090", "P126")
+def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) -> None:
+    host = clean.host
+    host.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/a.key -out /tmp/a.pem -subj /CN=exporter -days 2")
+    web = {"cert_file": "/tmp/a.pem", "key_file": "/tmp/a.key"}
+    options = {"hostengine": "embedded", "metrics": SHORT, "listen_address": "::1", "port": 9401, "web_config": web}
+    done = clean.run(**options)
+    assert not done.get("failed"), done["msg"]
+    assert "https://[::1]:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
+    assert not clean.run(**options)["changed"]
+    assert host.run("stat -c %a /etc/dcgm-exporter/gpufleet-web.yml").stdout == "600\n"
+    # A password whose hash alone is known: it answers, and that is said.
+    web["basic_auth_users"] = {"prometheus": "$2y$10$" + "a" * 53}  # type: ignore[assignment]
+    secret = clean.run(**options)
+    assert not secret.get("failed"), secret["msg"]
+    assert "only with a password" in next(one["detail"] for one in secret["verified"] if one["id"] == "metrics")
+    assert "$2y$10$" not in json.dumps({key: value for key, value in secret.items() if key != "invocation"})
+    host.run(["systemctl", "start", ENGINE])
+    refused = clean.run(**options)
+    assert "a second one inside the exporter" in refused["msg"]
+    host.run(["systemctl", "stop", ENGINE])
