@@ -79,9 +79,8 @@ options:
     description: Version of DCGM on a host, or V(latest). What is installed stays by default, else the newest is taken.
     type: str
   cuda_major:
-    description: CUDA for which DCGM is installed on a host. That of the loaded driver by default.
+    description: CUDA for which DCGM is installed on a host, such as V(13). That of the loaded driver by default.
     type: int
-    choices: [11, 12, 13]
   hold:
     description: Whether DCGM's packages are held at their version.
     type: bool
@@ -534,7 +533,7 @@ def main():
             hostengine_address={"type": "str", "default": "localhost:5555"},
             packages={"type": "str", "choices": ["dcgm", "none"], "default": "dcgm"},
             dcgm_version={"type": "str"},
-            cuda_major={"type": "int", "choices": [11, 12, 13]},
+            cuda_major={"type": "int"},
             hold={"type": "bool", "default": True},
             package_manager={"type": "str", "choices": ["auto", "apt", "dnf", "zypper"], "default": "auto"},
             program={"type": "path", "default": "/usr/bin/dcgm-exporter"},
