@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Gives test hosts an apt repository with DCGM's packages, and the exporter; for tests, and for molecule.
+"""Gives test hosts an apt repository with packages of DCGM and CUDA, and the exporter; for tests, and for molecule.
 
 python -m ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.install --folder build/hosts
 """
@@ -19,7 +19,7 @@ from typing import Any
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import PROGRAM, packages
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts
-from ansible_collections.gpufleet.nvidia.tests.testbed.packages import repository
+from ansible_collections.gpufleet.nvidia.tests.testbed.packages import cuda, repository
 from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package
 
 PLACE = "/srv/dcgm"
@@ -50,7 +50,7 @@ def serve(host: Host, parts: Sequence[Package]) -> None:
 
 def install(host: Host) -> None:
     """The repository, and the exporter where its makers' `make install` puts it."""
-    serve(host, packages())
+    serve(host, [*packages(), *cuda.packages()])
     host.put(EXPORTER, PROGRAM, mode=0o755)
 
 
