@@ -8,7 +8,7 @@ from __future__ import annotations
 import difflib
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .._matrix import BRANCHES, LATEST, RELEASES, branch_of, version_parts
+from .._matrix import BRANCHES, LAST_FOR_OLD_GPUS, LATEST, OLDEST_CUDA, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding
 from ._read import unknown_keys
 from ._schema import Key
@@ -166,7 +166,6 @@ _SHORT: Dict[str, Key] = {
     "devicePlugin.enabled": Key("devicePlugin.enabled", "bool"),
     "migManager.enabled": Key("migManager.enabled", "bool"),
 }
-_OLDEST_CUDA = (12, 0)
 
 
 def from_gpu_cluster_policy(spec: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[Finding]]:
@@ -243,11 +242,10 @@ def _cuda(spec: Mapping[str, Any], values: Mapping[str, Any]) -> List[Finding]:
                 remedy=remedy,
             )
         )
-    if wanted and wanted[:2] < _OLDEST_CUDA:
+    if wanted and wanted[:2] < OLDEST_CUDA:
         detail = f"is {version}, which has reached its end of life."
-        remedy = (
-            f"Images with it run on a newer driver all the same; build new ones with {BRANCHES[580].cuda} or newer."
-        )
+        newer = BRANCHES[LAST_FOR_OLD_GPUS].cuda
+        remedy = f"Images with it run on a newer driver all the same; build new ones with {newer} or newer."
         findings.append(Finding("policy.cuda-end-of-life", WARNING, detail, path="cuda.version", remedy=remedy))
     return findings
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import difflib
 from typing import Any, Callable, Iterator, List, Mapping, Tuple
 
-from .._matrix import BRANCHES, LAST_FOR_OLD_GPUS, LATEST, RELEASES, branch_of, version_parts
+from .._matrix import BRANCHES, ENDED, LAST_FOR_OLD_GPUS, LATEST, LIMITS, PAST, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding
 
 Values = Mapping[str, Any]  # every key's value, by its path in Helm values
 Rule = Callable[[Values], Iterator[Finding]]
 
 END_OF_LIFE = "policy.driver-end-of-life"
-_GDS_NEEDS_OPEN = (2, 17, 5)
+_GDS_NEEDS_OPEN = version_parts(LIMITS["gds"].oldest)
 
 
 def judge(values: Values) -> List[Finding]:
@@ -198,10 +198,10 @@ def driver_branch_lives(values: Values) -> Iterator[Finding]:
     if branch is None or known is None:
         return
     use = f'Use "{newest}"; GPUs older than Turing stay on branch {LAST_FOR_OLD_GPUS}.'
-    if known.state == "ended":
+    if known.standing() == ENDED:
         detail = f"is {values['driver.version']}: branch {branch} (CUDA {known.cuda}) has reached its end of life."
         yield Finding(END_OF_LIFE, ERROR, detail, path="driver.version", remedy=use, accept=END_OF_LIFE)
-    elif known.state == "past":
+    elif known.standing() == PAST:
         yield Finding(
             "policy.driver-past", WARNING, f"is {values['driver.version']}: the support of branch {branch} has ended.",
             path="driver.version", remedy=use,
