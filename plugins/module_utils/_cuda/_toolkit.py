@@ -119,7 +119,9 @@ class _Run:
             )
         else:
             detail = "no driver is loaded, so nobody can tell whether it runs this CUDA"
-            self._result.findings.append(Finding("no_driver", INFO, detail, remedy="Programs can be built all the same"))
+            self._result.findings.append(
+                Finding("no_driver", INFO, detail, remedy="Programs can be built all the same")
+            )
         name = f"{PROFILES[str(self._params['profile'])]}-{self._version.replace('.', '-')}"
         asked = _package_set.Asked(
             f"CUDA {self._version}", (name,), str(self._params["package_version"] or ""), bool(self._params["hold"]),
