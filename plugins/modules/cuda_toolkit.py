@@ -43,7 +43,7 @@ options:
       the newest is taken.
     type: str
   default:
-    description: Whether C(/usr/local/cuda) leads to it.
+    description: Whether C(/usr/local/cuda) leads to it. Otherwise it leads where it led before.
     type: bool
     default: true
   hold:

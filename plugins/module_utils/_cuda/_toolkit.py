@@ -175,8 +175,9 @@ class _Run:
                 for key in self._journal.notes():
                     self._journal.forget(key)
                 self._journal.give_back()
-            elif self._params["default"]:
-                self._set(self._folder)
+            else:
+                # A new package of a higher minor takes the link over by itself.
+                self._set(self._folder if self._params["default"] else self._was)
             done += [one.id for one in self._result.plan if one.id not in done]
         except Failure as failure:
             done += failure.done
