@@ -59,9 +59,10 @@ def cuda_toolkit(params: Mapping[str, Any], check: bool, tools: Tools) -> Result
 def judged(driver: str, cuda: str, architectures: Tuple[str, ...], accept: Tuple[str, ...]) -> List[Finding]:
     """What the matrix says against this CUDA on this host, with the row that says so."""
     found = []
+    drivers_own = judge(FitSet(driver=driver, architectures=architectures))
     for verdict in judge(FitSet(driver=driver, cuda=cuda, architectures=architectures)):
-        if not verdict.id.startswith("cuda"):
-            continue  # the driver's own affairs
+        if verdict in drivers_own:
+            continue
         taken = bool(verdict.accept) and verdict.accept in accept
         severity = WARNING if taken else verdict.severity
         found.append(

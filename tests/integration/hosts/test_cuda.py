@@ -53,7 +53,7 @@ def test_one_minor_by_the_driver_and_back(running: tuple[Hosts, Host]) -> None:
     assert run(hosts, "--check", version="13.0")["changed"]
     assert differences(before, host.snapshot()) == []
 
-    host.run([gpus.PROGRAM, "set", gpus.STATE, "driver=535.309.01", "cuda=12.2"])
+    host.run([gpus.PROGRAM, "set", gpus.STATE, "driver=535.309.01", "cuda=12020"])
     refused = run(hosts, version="13.0")
     assert refused["failed"]
     assert "CUDA 13.0 needs driver 580 or newer" in refused["msg"]
@@ -64,7 +64,7 @@ def test_one_minor_by_the_driver_and_back(running: tuple[Hosts, Host]) -> None:
     assert "release 12.9," in compiler(host)
     assert not run(hosts, version="12.9")["changed"]
 
-    host.run([gpus.PROGRAM, "set", gpus.STATE, "driver=580.159.04", "cuda=13.0"])
+    host.run([gpus.PROGRAM, "set", gpus.STATE, "driver=580.159.04", "cuda=13000"])
     beside = run(hosts, version="13.1", default=False)
     assert not beside.get("failed"), beside["msg"]
     assert host.run(["/usr/local/cuda-13.1/bin/nvcc", "--version"]).stdout

@@ -18,7 +18,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import CLOSED_MODULE, FOUR, THREE
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus, runtimes
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
 pytestmark = pytest.mark.hosts
@@ -248,3 +248,47 @@ def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) 
     refused = clean.run(**options)
     assert "a second one inside the exporter" in refused["msg"]
     host.run(["systemctl", "stop", ENGINE])
+
+
+# An image that gives a metric for each line of the counters file, with UUIDs that only CDI can have brought in.
+CONTAINER = """
+mkdir -p /www
+for uuid in $GPU_UUIDS; do
+    while IFS=', ' read -r field kind words; do
+        case $field in '#'*) continue ;; esac
+        [ "$kind" = label ] || echo "$field{UUID=\\"$uuid\\"} 1"
+    done <"$DCGM_EXPORTER_COLLECTORS"
+done >/www/metrics
+exec httpd -f -p "$DCGM_EXPORTER_LISTEN" -h /www
+"""
+IMAGE = "registry.example.com/nvidia/dcgm-exporter:4.6.0-4.8.3-distroless"
+
+
+@pytest.mark.rows("H087")
+def test_the_exporter_in_a_container_of_a_real_podman(tmp_path: Path) -> None:
+    with Hosts(tmp_path) as hosts:
+        host = hosts.start("contained", "debian12-runtimes")
+        place = Place(hosts, host)
+        gpus.install(host, "--product", "H100-SXM5-80GB", "--count", "2")
+        install.install(host)
+        host.run(["rm", install.EXPORTER])
+        uuids = " ".join(gpu["uuid"] for gpu in gpus.show(host)["gpus"])
+        edits = {"containerEdits": {"env": [f"GPU_UUIDS={uuids}"]}}
+        spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", **edits}]}
+        host.put("/etc/cdi/nvidia.json", json.dumps(spec))
+        runtimes.give_image(host, "podman", name=IMAGE, command=("/bin/sh", "-c", CONTAINER))
+        host.ssh("sudo true")
+        before = host.snapshot()
+        options = {"container": {"engine": "podman", "image": IMAGE}, "metrics": SHORT}
+        assert place.run(check=True, **options)["changed"]
+        assert differences(before, host.snapshot()) == []
+        done = place.run(**options)
+        assert not done.get("failed"), done["msg"]
+        assert not place.run(**options)["changed"]
+        assert host.run(["podman", "ps", "--format", "{{.Names}}"]).stdout == "nvidia-dcgm-exporter\n"
+        changed = place.run(**{**options, "metrics": SHORT + "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n"})
+        assert ("restart", UNIT) in verbs(changed)
+        assert changed["found"]["metrics"]["absent"] == []
+        assert not place.run(state="absent").get("failed")
+        assert host.run(["podman", "ps", "--all", "--quiet"]).stdout == ""
+        assert differences(before, host.snapshot()) == []
