@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT, options
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import CLOSED_MODULE, FOUR, THREE
@@ -23,8 +24,26 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import dif
 
 pytestmark = pytest.mark.hosts
 
+MODULE = "ansible_collections.gpufleet.nvidia"
+LIBRARY = f"/tmp/library/{MODULE.replace('.', '/')}"
 UNIT, ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 SHORT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_FB_USED, gauge, Used\nDCGM_FI_DRIVER_VERSION, label, x\n"
+
+
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output.
+RUN = f"""
+import json, sys
+from {MODULE}.plugins.module_utils._dcgm_host._run import Tools, dcgm_exporter
+from {MODULE}.plugins.module_utils._plan import Failure
+
+given = json.load(sys.stdin)
+try:
+    result = dcgm_exporter(given["params"], given["check"], lambda line: None, Tools()).result.as_dict()
+except Failure as failure:
+    result = dict(failure.as_dict(), failed=True)
+print(json.dumps(result))
+"""
+DEFAULTS = {name: words.get("default") for name, words in options("dcgm_exporter").items()}
 
 
 class Place:
@@ -32,17 +51,31 @@ class Place:
 
     def __init__(self, hosts: Hosts, host: Host) -> None:
         self.hosts, self.host = hosts, host
+        parts = ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", "plugins/module_utils"]
+        packed = subprocess.run(parts, capture_output=True, check=True).stdout
+        host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
+        host.put("/tmp/run.py", RUN)
+        host.ssh("sudo true")  # what logging in leaves behind
 
-    def run(self, *, check: bool = False, **options: Any) -> dict[str, Any]:
-        """One call by Ansible over SSH; its answer is what RETURN says."""
-        arguments = json.dumps({"platform": "systemd", "scrape_timeout": 20, **options})
-        command = [Path(sys.executable).with_name("ansible"), "-i", self.hosts.inventory(), "gpu_hosts"]
-        command += ["-m", "gpufleet.nvidia.dcgm_exporter", "-a", arguments, "--diff", *(["--check"] if check else [])]
+    def run(self, *, check: bool = False, **given: Any) -> dict[str, Any]:
+        """One run; its answer is what RETURN says."""
+        params = {**DEFAULTS, "platform": "systemd", "scrape_timeout": 20, **given}
+        command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
+        done = self.host.run(command, stdin=json.dumps({"params": params, "check": check}).encode(), check=False)
+        assert done.returncode == 0, done.stderr
+        answer: dict[str, Any] = json.loads(done.stdout)
+        assert undocumented("dcgm_exporter", answer) == []
+        return answer
+
+    def ansible(self, *more: str, **given: Any) -> dict[str, Any]:
+        """The same by Ansible over SSH."""
+        command = [Path(sys.executable).with_name("ansible"), "-i", self.hosts.inventory(), "gpu_hosts", *more]
+        arguments = json.dumps({"platform": "systemd", **given})
+        command += ["-m", "gpufleet.nvidia.dcgm_exporter", "-a", arguments]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         assert "=>" in done.stdout, done.stdout + done.stderr
         answer: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
         assert undocumented("dcgm_exporter", answer) == []
-        assert answer.get("failed", False) == (done.returncode != 0)
         return answer
 
     def started(self, unit: str) -> str:
@@ -61,9 +94,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         gpus.install(host, "--product", "H100-SXM5-80GB", "--count", "2")
         install.install(host)
         install.scrape(host, "127.0.0.1:9400")
-        place = Place(hosts, host)
-        place.run(check=True)  # what logging in leaves behind
-        yield place
+        yield Place(hosts, host)
 
 
 @pytest.fixture
@@ -84,8 +115,10 @@ def verbs(answer: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.rows("H085", "H086", "H088", "H089", "S21", "P120")
 def test_every_wanted_metric_reaches_a_real_prometheus(clean: Place) -> None:
-    planned = clean.run(check=True)
+    planned = clean.ansible("--check", "--diff")
     assert ("install", f"{FOUR}-cuda13") in verbs(planned)
+    headers = {one["after_header"]: one["after"] for one in planned["diff"]}
+    assert "DCGM_FI_DEV_GPU_TEMP, gauge" in headers["/etc/dcgm-exporter/gpufleet-counters.csv"]
     assert planned["verified"] == []
     done = clean.run()
     assert not done.get("failed"), done["msg"]
@@ -94,7 +127,7 @@ def test_every_wanted_metric_reaches_a_real_prometheus(clean: Place) -> None:
     absent = {one["name"]: one["reason"] for one in done["found"]["metrics"]["absent"]}
     assert absent == {"DCGM_FI_DEV_VGPU_LICENSE_STATUS": "the host has no vGPU"}
     started = clean.started(UNIT), clean.started(ENGINE)
-    again = clean.run()
+    again = clean.ansible()
     assert (again["changed"], again["plan"]) == (False, [])
     assert not clean.run(check=True)["changed"]
     assert (clean.started(UNIT), clean.started(ENGINE)) == started
@@ -232,20 +265,20 @@ def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) 
     host = clean.host
     host.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/a.key -out /tmp/a.pem -subj /CN=exporter -days 2")
     web = {"cert_file": "/tmp/a.pem", "key_file": "/tmp/a.key"}
-    options = {"hostengine": "embedded", "metrics": SHORT, "listen_address": "::1", "port": 9401, "web_config": web}
-    done = clean.run(**options)
+    wanted = {"hostengine": "embedded", "metrics": SHORT, "listen_address": "::1", "port": 9401, "web_config": web}
+    done = clean.run(**wanted)
     assert not done.get("failed"), done["msg"]
     assert "https://[::1]:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
-    assert not clean.run(**options)["changed"]
+    assert not clean.run(**wanted)["changed"]
     assert host.run("stat -c %a /etc/dcgm-exporter/gpufleet-web.yml").stdout == "600\n"
     # A password whose hash alone is known: it answers, and that is said.
     web["basic_auth_users"] = {"prometheus": "$2y$10$" + "a" * 53}  # type: ignore[assignment]
-    secret = clean.run(**options)
+    secret = clean.run(**wanted)
     assert not secret.get("failed"), secret["msg"]
     assert "only with a password" in next(one["detail"] for one in secret["verified"] if one["id"] == "metrics")
-    assert "$2y$10$" not in json.dumps({key: value for key, value in secret.items() if key != "invocation"})
+    assert "$2y$10$" not in json.dumps(secret)
     host.run(["systemctl", "start", ENGINE])
-    refused = clean.run(**options)
+    refused = clean.run(**wanted)
     assert "a second one inside the exporter" in refused["msg"]
     host.run(["systemctl", "stop", ENGINE])
 
@@ -277,16 +310,15 @@ def test_the_exporter_in_a_container_of_a_real_podman(tmp_path: Path) -> None:
         spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", **edits}]}
         host.put("/etc/cdi/nvidia.json", json.dumps(spec))
         runtimes.give_image(host, "podman", name=IMAGE, command=("/bin/sh", "-c", CONTAINER))
-        host.ssh("sudo true")
         before = host.snapshot()
-        options = {"container": {"engine": "podman", "image": IMAGE}, "metrics": SHORT}
-        assert place.run(check=True, **options)["changed"]
+        wanted = {"container": {"engine": "podman", "image": IMAGE}, "metrics": SHORT}
+        assert place.run(check=True, **wanted)["changed"]
         assert differences(before, host.snapshot()) == []
-        done = place.run(**options)
+        done = place.run(**wanted)
         assert not done.get("failed"), done["msg"]
-        assert not place.run(**options)["changed"]
+        assert not place.run(**wanted)["changed"]
         assert host.run(["podman", "ps", "--format", "{{.Names}}"]).stdout == "nvidia-dcgm-exporter\n"
-        changed = place.run(**{**options, "metrics": SHORT + "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n"})
+        changed = place.run(**{**wanted, "metrics": SHORT + "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n"})
         assert ("restart", UNIT) in verbs(changed)
         assert changed["found"]["metrics"]["absent"] == []
         assert not place.run(state="absent").get("failed")
