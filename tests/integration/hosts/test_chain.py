@@ -22,6 +22,7 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import dif
 pytestmark = pytest.mark.hosts
 COUNTERS = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_FB_USED, gauge, Used\n"
 USUAL: dict[str, Any] = {
+    "gpufleet_components": ["toolkit", "mig", "exporter"],  # the image brings the driver
     "container_toolkit_packages": "none",
     "dcgm_exporter_metrics": COUNTERS,
     "dcgm_exporter_scrape_timeout": 20,
@@ -79,10 +80,10 @@ def test_the_chain_and_its_budget(hosts: Hosts) -> None:
 
     done = play(hosts, mig_partition_layout=[{"profiles": {"1g.6gb": 4}}])
     assert done.returncode == 0, done.stdout
-    assert "Left out on gpu-1: cuda" in done.stdout
+    assert "Left out on gpu-1: driver, cuda" in done.stdout
     for host in (one, two):
         assert metrics(host).count("DCGM_FI_DEV_FB_USED{") == 4
     again = play(hosts, mig_partition_layout=[{"profiles": {"1g.6gb": 4}}])
     assert again.stdout.count("changed=0") == 2, again.stdout
     left = play(hosts)
-    assert "Left out on gpu-2: cuda, mig (no layout is asked for)" in left.stdout
+    assert "Left out on gpu-2: driver, cuda, mig (no layout is asked for)" in left.stdout
