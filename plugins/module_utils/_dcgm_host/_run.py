@@ -380,6 +380,7 @@ class _Present(_Run):
         self._result.verified = checks
         self._refuse_unproved()
         needed = [one.field for one in self._request.counters if self._must_come(one)]
+        self._restarts = self._ends()[1]
         self._progress(f"waiting until {len(needed)} metrics come from {self._url}")
         try:
             limit = float(self._params["scrape_timeout"])
@@ -398,12 +399,16 @@ class _Present(_Run):
 
     def _ended(self) -> str:
         """Why nothing is to be waited for any more."""
-        told = self._runner.run(["systemctl", "show", "--property=NRestarts,ActiveState", _units.UNIT]).out
-        values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
-        restarts = int(values.get("NRestarts") or 0)
-        if values.get("ActiveState") == "failed" or restarts >= _CRASHES:
+        failed, restarts = self._ends()
+        if failed or restarts - self._restarts >= _CRASHES:
             return f"{_units.UNIT} ends again and again: {self._units.last_words(_units.UNIT) or 'it says nothing'}"
         return ""
+
+    def _ends(self) -> Tuple[bool, int]:
+        """Whether systemd has given the exporter up, and how often it has started it anew."""
+        told = self._runner.run(["systemctl", "show", "--property=NRestarts,ActiveState", _units.UNIT]).out
+        values = dict(line.split("=", 1) for line in told.splitlines() if "=" in line)
+        return values.get("ActiveState") == "failed", int(values.get("NRestarts") or 0)
 
     def _metrics(self, metrics: Metrics, checks: List[Check]) -> None:
         absent = [one for one in self._request.counters if one.kind != "label" and one.field not in metrics.names]
