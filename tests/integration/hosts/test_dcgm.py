@@ -30,18 +30,24 @@ UNIT, ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 SHORT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_FB_USED, gauge, Used\nDCGM_FI_DRIVER_VERSION, label, x\n"
 
 
-# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output.
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the
+# step that is given it is killed.
 RUN = f"""
 import json, sys
 from {MODULE}.plugins.module_utils._dcgm_host._run import Tools, dcgm_exporter
+from {MODULE}.plugins.module_utils._host._commands import Runner
+from {MODULE}.plugins.module_utils._host._files import Files
 from {MODULE}.plugins.module_utils._plan import Failure
+from {MODULE}.tests.helpers.faults import Steps
 
 given = json.load(sys.stdin)
+steps = Steps(given["at"])
+tools = Tools(runner=Runner(steps), files=Files(watch=steps))
 try:
-    result = dcgm_exporter(given["params"], given["check"], lambda line: None, Tools()).result.as_dict()
+    result = dcgm_exporter(given["params"], given["check"], lambda line: None, tools).result.as_dict()
 except Failure as failure:
     result = dict(failure.as_dict(), failed=True)
-print(json.dumps(result))
+print(json.dumps([len(steps.said), result]))
 """
 DEFAULTS = {name: words.get("default") for name, words in options("dcgm_exporter").items()}
 
@@ -51,19 +57,33 @@ class Place:
 
     def __init__(self, hosts: Hosts, host: Host) -> None:
         self.hosts, self.host = hosts, host
-        parts = ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", "plugins/module_utils"]
+        parts = [
+            "tar",
+            "-C",
+            CHECKOUT,
+            "--exclude=__pycache__",
+            "-c",
+            "plugins/module_utils",
+            "tests/helpers/faults.py",
+        ]
         packed = subprocess.run(parts, capture_output=True, check=True).stdout
         host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
         host.put("/tmp/run.py", RUN)
         host.ssh("sudo true")  # what logging in leaves behind
 
-    def run(self, *, check: bool = False, **given: Any) -> dict[str, Any]:
-        """One run; its answer is what RETURN says."""
+    def run(self, *, check: bool = False, at: int = 0, **given: Any) -> dict[str, Any]:
+        """One run; its answer is what RETURN says. ``at``: the step at which it is killed, and has no answer."""
         params = {**DEFAULTS, "platform": "systemd", "scrape_timeout": 20, **given}
         command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
-        done = self.host.run(command, stdin=json.dumps({"params": params, "check": check}).encode(), check=False)
+        done = self.host.run(
+            command, stdin=json.dumps({"params": params, "check": check, "at": at}).encode(), check=False
+        )
+        if at:
+            assert done.returncode in (-9, 137), done.stderr
+            return {}
         assert done.returncode == 0, done.stderr
-        answer: dict[str, Any] = json.loads(done.stdout)
+        answer: dict[str, Any]
+        self.steps, answer = json.loads(done.stdout)
         assert undocumented("dcgm_exporter", answer) == []
         return answer
 
@@ -281,6 +301,25 @@ def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) 
     refused = clean.run(**wanted)
     assert "a second one inside the exporter" in refused["msg"]
     host.run(["systemctl", "stop", ENGINE])
+
+
+@pytest.mark.rows("H088")
+def test_a_run_that_is_killed_is_finished_by_the_next_and_given_back(place: Place) -> None:
+    place.products("H100-SXM5-80GB", 2)
+    before = place.host.snapshot()
+    assert not place.run(metrics=SHORT).get("failed")
+    steps = place.steps
+    assert not place.run(state="absent").get("failed")
+    assert steps > 60
+    for number, at in enumerate(range(12, steps, 9)):
+        place.run(metrics=SHORT, at=at)
+        if number % 2:
+            done = place.run(metrics=SHORT)
+            assert not done.get("failed"), (at, done["msg"])
+        back = place.run(state="absent")
+        assert not back.get("failed"), (at, back["msg"])
+        left = [line for line in differences(before, place.host.snapshot()) if "/var/lib/prometheus" not in line]
+        assert left == [], at
 
 
 # An image that gives a metric for each line of the counters file, with UUIDs that only CDI can have brought in.
