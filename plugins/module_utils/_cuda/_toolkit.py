@@ -11,18 +11,18 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, List, Mapping, Optional, Tuple
+from typing import Any, Callable, List, Mapping, Optional
 
 from .._dcgm_host import _facts
 from .._dcgm_host._facts import Facts
-from .._host import _lock, _package_set
+from .._host import _fit, _lock, _package_set
 from .._host._commands import CommandFailed, Runner
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
-from .._matrix import FitSet, judge
-from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._matrix import FitSet
+from .._plan import ERROR, INFO, Action, Check, Failure, Finding, Result, errors, refusal
 
 COMPONENT = "cuda_toolkit"
 PROFILES = {"toolkit": "cuda-toolkit", "libraries": "cuda-libraries", "minimal": "cuda-minimal-build"}
@@ -54,28 +54,6 @@ def cuda_toolkit(params: Mapping[str, Any], check: bool, tools: Tools) -> Result
     finally:
         if held != _lock.NONE:
             os.close(held)
-
-
-def judged(driver: str, cuda: str, architectures: Tuple[str, ...], accept: Tuple[str, ...]) -> List[Finding]:
-    """What the matrix says against this CUDA on this host, with the row that says so."""
-    found = []
-    drivers_own = judge(FitSet(driver=driver, architectures=architectures))
-    for verdict in judge(FitSet(driver=driver, cuda=cuda, architectures=architectures)):
-        if verdict in drivers_own:
-            continue
-        taken = bool(verdict.accept) and verdict.accept in accept
-        severity = WARNING if taken else verdict.severity
-        found.append(
-            Finding(
-                verdict.id,
-                severity,
-                verdict.message,
-                path="version",
-                remedy=f"The matrix says: {verdict.row}",
-                accept=verdict.accept,
-            )
-        )
-    return found
 
 
 class _Run:
@@ -115,9 +93,8 @@ class _Run:
             detail = f"{self._version!r} is no CUDA minor; allowed is one such as 13.0, as a text"
             raise self._refused(Finding("no_version", ERROR, detail, path="version"))
         if self._facts.driver:
-            self._result.findings += judged(
-                self._facts.driver, self._version, tuple(sorted(self._facts.architectures)), accept
-            )
+            there = FitSet(driver=self._facts.driver, architectures=tuple(sorted(self._facts.architectures)))
+            self._result.findings += _fit.findings(there, "version", accept, cuda=self._version)
         else:
             detail = "no driver is loaded, so nobody can tell whether it runs this CUDA"
             self._result.findings.append(

@@ -11,13 +11,14 @@ import re
 from dataclasses import dataclass, field
 from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from .._host import _lock, _package_set
+from .._host import _fit, _lock, _package_set
 from .._host._commands import CommandFailed, Runner
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units, UnitState
+from .._matrix import FitSet
 from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from . import _absent, _facts, _packages, _request, _scrape, _units
 from ._facts import Facts
@@ -174,6 +175,10 @@ class _Present(_Run):
         )  # fmt: skip
         todo = _package_set.plan(_package_set.look(found, notes, asked), asked)
         self._result.findings += todo.findings
+        if todo.pins and todo.version:
+            there, accept = FitSet(driver=self._facts.driver), self._params["accept"] or ()
+            dcgm = _package_set.plain(todo.version)
+            self._result.findings += _fit.findings(there, "dcgm_version", accept, dcgm=dcgm)
         return todo
 
     def _names(self) -> List[str]:
