@@ -45,9 +45,10 @@ options:
     choices: [auto, open, proprietary]
     default: auto
   source:
-    description: Where packages come from. V(distribution) is its own archive, V(nvidia) NVIDIA's repository or a
-      mirror, V(local) NVIDIA's local repository package, V(precompiled) modules that are built and signed already. V(auto)
-      is where the installed packages came from, else the first that the distribution has.
+    description:
+      - Where packages come from. V(distribution) is its own archive, V(nvidia) NVIDIA's repository or a mirror,
+        V(local) NVIDIA's local repository package, V(precompiled) modules that are built and signed already.
+      - V(auto) is where the installed packages came from, else the first that the distribution has.
     type: str
     choices: [auto, distribution, nvidia, local, precompiled]
     default: auto

@@ -19,6 +19,7 @@ from . import (
     _modules,
     _nouveau,
     _parameters,
+    _peer,
     _persistence,
     _reload,
     _secure_boot,
@@ -38,6 +39,7 @@ UNITS = {
     PERSISTENCED: _persistence.UNIT,
 }
 IN_USE = "gpus_in_use"
+_AT_BOOT = "/etc/modules-load.d/gpufleet-nvidia.conf"
 
 
 @dataclass
@@ -101,6 +103,9 @@ class Reader:
             return acts
         options = self.options(goal.wanted.branch)
         acts.findings += _parameters.elsewhere(options, self._files)
+        peer = self._peer(goal)
+        if peer.problem:
+            acts.findings.append(Finding("no_peermem", ERROR, peer.problem, path="companions", accept="no_peermem"))
         wanted = self._wanted_files(goal, options)
         acts.files, acts.before = differing(wanted, self._files)
         kept = [path for path in wanted if path not in acts.files]
@@ -112,6 +117,11 @@ class Reader:
 
     def _wanted_files(self, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> Dict[str, Optional[str]]:
         wanted: Dict[str, Optional[str]] = {}
+        peer = self._peer(goal)
+        if peer.modules and not peer.problem:
+            wanted[_AT_BOOT] = "# Made by gpufleet.nvidia.nvidia_driver.\nnvidia-peermem\n"
+        elif self._files.exists(_AT_BOOT):
+            wanted[_AT_BOOT] = None
         rivals = _nouveau.look(self._files)
         if rivals.loaded or rivals.bound or self._files.exists(_nouveau.FILE):
             wanted.update(_nouveau.wanted_files(self._found.kernel))
@@ -121,6 +131,12 @@ class Reader:
         if PERSISTENCED in goal.wanted.companions:
             wanted.update(_persistence.wanted_files(self._files))
         return wanted
+
+    def _peer(self, goal: Goal) -> _peer.Peer:
+        """How network adapters reach GPU memory, where that is asked for."""
+        asked = _peer.PEERMEM if PEERMEM in goal.wanted.companions else _peer.NONE
+        kinds = [gpu.architecture for gpu in self._found.gpus]
+        return _peer.choose(asked, goal.wanted.flavour, self._found.kernel, kinds, _peer.adapters(self._files))
 
     # --- The modules --------------------------------------------------------------------------------------------------
 
@@ -172,7 +188,8 @@ class Reader:
     def _facts(self, goal: Goal, rival: str) -> ReloadFacts:
         drm = goal.wanted.use in (FULL, DESKTOP)
         wanted = ["nvidia", "nvidia_uvm", "nvidia_modeset", *(["nvidia_drm"] if drm else [])]
-        wanted += ["nvidia_peermem"] if PEERMEM in goal.wanted.companions else []
+        peer = self._peer(goal)
+        wanted += [] if peer.problem else list(peer.modules)
         facts = in_use(self._found, self._files, self._running())
         wanted += [name for name in map(_modules.plain, facts.modules) if name not in wanted]
         multi_node = self._found.multi_node and IMEX in goal.wanted.companions
@@ -246,6 +263,7 @@ def _file(path: str, text: Optional[str], before: Optional[str]) -> Action:
         _nouveau.FILE: "other drivers would take the GPUs first",
         _parameters.FILE: "parameters of the modules",
         _persistence.DROP_IN: "persistence mode",
+        _AT_BOOT: "nothing else loads it at boot",
     }
     return Action(f"file-{path.rpartition('/')[2]}", verb, path, reasons.get(path, "as asked"))
 

@@ -25,10 +25,12 @@ from .._host._systemd import Units
 from .._plan import Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
 from ._catalog import PackageSet
+from ._origin import of_driver, upstream
 from ._plan import BROUGHT, HELD, INSTALLED, STREAM, Packages, Seen, holds
 from ._services import Services
 from ._types import APT
 
+_ROUNDS = 4  # of dependencies of dependencies
 MODULE = "nvidia-driver"  # the module of dnf's streams
 MOVING = "moving"  # note: {"from": version, "to": version} while the driver is exchanged
 REBUILD = "initramfs"  # note: why it is to be made anew, until that is done
@@ -152,8 +154,24 @@ class Work:
             raise Failure(headers)
         if self._what.pins:
             host.progress(f"{host.manager.name}: downloading driver {todo.packages.version}")
-            _exchange.foresee(host.manager.name, host.runner, self._what)
+            self._complete()
             _exchange.download(host.manager.name, host.runner, self._what)
+
+    def _complete(self) -> None:
+        """Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version."""
+        packages, manager = self._todo.packages, self._host.manager
+        for _round in range(_ROUNDS):
+            comes = _exchange.foresee(manager.name, self._host.runner, self._what).comes
+            strays = [name for name, one in of_driver(comes).items() if upstream(one) != packages.version]
+            strays = [name for name in strays if name not in packages.pins]
+            found = manager.candidates(strays)
+            fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
+            more = {name: versions[0] for name, versions in fits.items() if versions}
+            if not more:
+                return
+            for name in more:
+                self._host.journal.note(INSTALLED + name, self._todo.seen.installed.get(name, ""))
+            packages.pins.update(more)
 
     @property
     def _what(self) -> Exchange:

@@ -183,6 +183,15 @@ def _runfile(asked: Asked) -> Iterator[Finding]:
         )
 
 
+def _nobodys(asked: Asked) -> Iterator[Finding]:
+    """A driver of an image, or of the host that a container runs on."""
+    driver = asked.found.state.driver
+    brought = asked.found.version or asked.found.origins or driver.runfile or asked.found.operator
+    if driver.version and not brought:
+        detail = f"driver {driver.version} is loaded, and no package of this host has brought it"
+        yield _error("driver_of_image", detail, "Find out who brought it, or accept that packages take its place")
+
+
 def _operator(asked: Asked) -> Iterator[Finding]:
     if asked.found.operator:
         detail = "a driver container manages the driver of this host (/run/nvidia/driver)"
@@ -292,6 +301,7 @@ _QUESTIONS: Tuple[Callable[[Asked], Iterator[Finding]], ...] = (
     _system,
     _dgx,
     _runfile,
+    _nobodys,
     _operator,
     _foreign,
     _space,

@@ -73,7 +73,7 @@ def _exact(wanted: PackageSet) -> List[str]:
 def names(wanted: PackageSet, seen: Seen) -> List[str]:
     """The packages whose versions have to be known: those of the set, and those that move with them."""
     siblings = [name for name in of_driver(seen.installed) if not _leaves(name, wanted)]
-    return list(dict.fromkeys([one.name for one in wanted.packages] + list(wanted.siblings) + siblings))
+    return list(dict.fromkeys([one.name for one in wanted.packages] + siblings))
 
 
 def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
@@ -190,10 +190,6 @@ def _siblings(result: Packages, wanted: PackageSet, seen: Seen, candidates: Cand
             continue
         full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
         if full:
-            result.pins[name] = full
-    for name in wanted.siblings if result.pins else ():  # they come as dependencies, in a version that nobody chose
-        full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
-        if full and name not in seen.installed:
             result.pins[name] = full
 
 

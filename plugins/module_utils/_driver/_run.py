@@ -193,8 +193,9 @@ class _Run:
 
     def _plan(self, found: HostFound, shop: Shop, packages: Packages, goal: Goal, acts: Acts) -> List[Action]:
         before, between, after = _acts.actions(acts, goal)
-        first = [one for one in packages.actions if one.target in packages.first or one.id == "stream"]
         holds = [one for one in packages.actions if one.id.startswith("hold-")]
+        ready = [one for one in packages.actions if one.target in packages.first or one.id == "stream"]
+        first = [one for one in ready if one not in holds]
         rest = [one for one in packages.actions if one not in first and one not in holds]
         if found.state.driver.runfile:
             reason = "it was installed by NVIDIA's own installer, and packages take its place"

@@ -25,6 +25,8 @@ from ._plan import Packages, Seen, names, plan, settled, version_of
 from ._request import Request
 from ._types import DNF, Wanted
 
+_NEWEST = "newest"  # in a tree of files, of a package that has versions of its own
+
 
 class Shop:
     """Looks for packages; writes nothing."""
@@ -80,15 +82,14 @@ class Shop:
             seen = self.seen([one.name for one in packages.packages], packages.stream != "")
         missing = [one.name for one in packages.packages if one.name not in seen.installed]
         moving = self._moving(packages, seen, version)
-        candidates = self._asked([*missing, *(packages.siblings if missing else ()), *moving], version)
+        candidates = self._asked([*missing, *moving], version)
         return plan(packages, seen, candidates, version, self._request.hold, self._request.accept), seen
 
     def _moving(self, packages: PackageSet, seen: Seen, version: str) -> List[str]:
         """Packages that are there, and not in the version that they are to have."""
         loose = {one.name for one in packages.packages if not one.exact}
         moving = [name for name in names(packages, seen) if name not in loose and name in seen.installed]
-        moving = [name for name in moving if upstream(seen.installed[name]) != version]
-        return [*moving, *packages.siblings] if moving else []
+        return [name for name in moving if upstream(seen.installed[name]) != version]
 
     def seen(self, more: Sequence[str] = (), streams: bool = False) -> Seen:
         """What is installed and held, of the driver and of ``more``."""
@@ -115,7 +116,7 @@ class Shop:
         """Versions that there are, by the host's repositories and the one of this run. In a tree of files nobody can be
         asked, and everything is taken to be there in the version ``assumed``."""
         if not self._live:
-            return {name: [assumed] for name in wanted}
+            return {name: [assumed, _NEWEST] for name in wanted}
         new = [name for name in wanted if name not in self._known]
         if new:
             found = self.manager.candidates(new)

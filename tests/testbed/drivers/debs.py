@@ -273,7 +273,7 @@ def pinning(version: str, what: str) -> Package:
     names = "nvidia-* libnvidia-* cuda-drivers* libcuda1 libnvsdm* xserver-xorg-video-nvidia*"
     text = f"Package: {names}\nPin: version {pin}\nPin-Priority: 1000\n"
     role = ("nvidia-driver-pinning",)
-    path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{what}"
+    path = f"/etc/apt/preferences.d/nvidia-driver-pinning-{what}.pref"  # a file with another ending is not read
     return Package(
         f"nvidia-driver-pinning-{what}",
         version,

@@ -90,8 +90,8 @@ def install_driver(host: Host) -> None:
 
 
 def install_pci(host: Host, *devices: str) -> None:
-    """GPUs as sysfs shows them, without a driver: ``install_pci(host, "2330", "2330")`` are two H100. They come again at
-    each boot. Nothing else of the machine's PCI devices is seen then."""
+    """GPUs as sysfs shows them, without a driver: ``install_pci(host, "2330", "2330")`` are two H100. They come again
+    at each boot. Nothing else of the machine's PCI devices is seen then."""
     for number, device in enumerate(devices, 1):
         folder = f"{PCI}/0000:{number:02x}:00.0"
         regions = "0x1000 0x1fff 0x200\n" * 6

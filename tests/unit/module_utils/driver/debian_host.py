@@ -80,6 +80,7 @@ class DebianHost(Machine):
         self.masked: set[str] = set()
         self.dies_after = -1
         self.builds = True
+        self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
         self.rebuilt = 0
         self.version = ""
         self._status()
@@ -115,8 +116,7 @@ class DebianHost(Machine):
     # --- Programs ---------------------------------------------------------------------------------------------------
 
     def _answer(self, argv: list[str]) -> Done:
-        given = self.answers.get(argv[0])
-        if given is not None:
+        if any(" ".join(argv).startswith(words) for words in self.answers):
             return super()._answer(argv)
         program = argv[0].rpartition("/")[2].replace("-", "_")
         known = getattr(self, f"_run_{program}", None)
@@ -159,6 +159,9 @@ class DebianHost(Machine):
             name, _equals, version = word.partition("=")
             if version and version not in self.repository.get(name, []) and self.installed.get(name) != version:
                 return said(rc=100, err=f"E: Version '{version}' for '{name}' was not found\n")
+        named = {word.partition("=")[0] for word in wanted}
+        pulled = [one for word in wanted for one in self.pulls.get(word.partition("=")[0], ()) if "=" in word]
+        wanted += [f"{one}={self.repository[one][0]}" for one in pulled if one not in named | set(self.installed)]
         if "-s" in words:
             return said("".join(_foreseen(word) for word in wanted))
         if "--download-only" in words:
@@ -259,6 +262,8 @@ class DebianHost(Machine):
             smi.write_text("")
         else:
             smi.unlink(missing_ok=True)
+        if any(name.startswith("nvidia-fabricmanager") for name in self.installed):
+            self.units.setdefault("nvidia-fabricmanager.service", ["inactive", "disabled"])
         if any(name.startswith("nvidia-compute-utils") for name in self.installed):
             self.units.setdefault("nvidia-persistenced.service", ["inactive", "enabled"])
         else:

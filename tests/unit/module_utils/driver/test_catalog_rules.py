@@ -74,7 +74,7 @@ def is_told(why: Refusal) -> bool:
     return bool(re.fullmatch(r"[a-z_]+", why.id)) and len(why.message) > 20
 
 
-@pytest.mark.rows("H008", "H010", "H033")
+@pytest.mark.rows("H008", "H010")
 @given(hosts, wishes, st.booleans())
 def test_a_set_is_held_whole_and_speaks_one_language(system: System, wanted: Wanted, has_version: bool) -> None:
     wanted = with_version(wanted, has_version)

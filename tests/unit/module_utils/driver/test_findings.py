@@ -68,6 +68,7 @@ ERRORS: dict[str, tuple[Prepare, dict[str, Any], str]] = {
     "unknown_system": (lambda host: system(host, "ID=arch\n"), {}, "none that packages"),
     "vendor_image": (lambda host: host.put("/etc/dgx-release", "x"), {}, "DGX OS"),
     "runfile": (lambda host: host.put("/usr/bin/nvidia-uninstall", ""), {}, "own installer"),
+    "driver_of_image": (lambda host: trees.grow(host.root, trees.loaded(OLD)), {}, "no package of this host"),
     "managed_by_operator": (lambda host: host.put("/run/nvidia/driver/usr/x", ""), {}, "driver container"),
     "foreign_origin": (archive, {"source": "nvidia"}, "nvidia-utils-580-server"),
     "secure_boot": (lambda host: host.put(SECURE, b"\6\0\0\0\1"), {}, "Secure Boot is on"),
@@ -102,7 +103,9 @@ def seen(host: DebianHost, **options: Any) -> dict[str, Finding]:
 
 
 @pytest.mark.rows("H038", "H041")
-@pytest.mark.parametrize("name", ["passed_through", "no_bar", "vendor_image", "foreign_origin", "compiler"])
+@pytest.mark.parametrize(
+    "name", ["driver_of_image", "passed_through", "no_bar", "vendor_image", "foreign_origin", "compiler"]
+)
 def test_what_is_accepted_is_a_warning(host: DebianHost, name: str) -> None:
     prepare, options, _words = ERRORS[name]
     prepare(host)

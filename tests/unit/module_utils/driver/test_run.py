@@ -13,8 +13,9 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 
+from ..host_state.trees import gpu, grow
 from .debian_host import GPUS, INITRD, NEW, OLD, DebianHost, full, names
-from .machine import KERNEL
+from .machine import KERNEL, said
 
 PERSISTENCED = "nvidia-persistenced.service"
 
@@ -267,3 +268,56 @@ def test_a_driver_that_was_there_before_stays_and_is_told(host: DebianHost) -> N
     gone = host.go(state="absent", accept=["not_ours"])
     assert not [name for name in host.installed if "nvidia" in name]
     assert gone.result.changed
+
+
+@pytest.mark.rows("H010", "H036")
+def test_dependencies_come_in_the_version_of_the_driver_not_in_the_newest(host: DebianHost) -> None:
+    host.repository["libnvidia-gpucomp-580"] = [full(NEW), full(OLD)]
+    host.repository["libnvidia-common-580"] = [full(NEW)]  # only that there is
+    host.pulls = {"nvidia-utils-580": ("libnvidia-gpucomp-580", "libnvidia-common-580")}
+    host.go(version=OLD)
+    assert host.installed["libnvidia-gpucomp-580"] == full(OLD)
+    assert "libnvidia-gpucomp-580" in host.held
+    host.go(state="absent")
+    assert "libnvidia-gpucomp-580" not in host.installed
+
+
+@pytest.mark.rows("H012", "P045")
+def test_a_mirror_is_asked_before_it_is_set_up(host: DebianHost) -> None:
+    mirror = {"url": "https://mirror.example.com/cuda"}
+    found = refused(host, branch=580, repository=mirror)
+    assert found["repository_key"].accept == "unsigned_repository"
+    outcome = host.go(branch=580, repository=mirror, accept=["unsigned_repository"])
+    assert [action.target for action in outcome.result.plan if action.id.startswith("repository-")]
+    assert "https://mirror.example.com/cuda/ubuntu2404/x86_64/" in host.text(
+        "/etc/apt/sources.list.d/cuda-ubuntu2404-x86_64.list"
+    )
+    host.ran.clear()
+    assert host.go(branch=580, repository=mirror, accept=["unsigned_repository"]).result.changed is False
+    assert host.writes() == []
+
+
+@pytest.mark.rows("S34", "H027", "P043")
+def test_a_fabric_manager_of_the_same_version_runs_where_there_are_nvswitches(host: DebianHost) -> None:
+    grow(host.root, gpu("0000:05:00.0", "0x22a3", pci_class="0x068000"))
+    host.offer(NEW, companions=("persistenced", "fabric_manager", "nscq"))
+    host.answers["/usr/bin/nvidia-smi -q -x"] = said(
+        "<fabric><state>Completed</state><status>Success</status></fabric>" * 2
+    )
+    outcome = host.go(version=NEW)
+    manager = next(name for name in host.installed if name.startswith("nvidia-fabricmanager"))
+    assert host.installed[manager].startswith(NEW)
+    assert manager in host.held
+    assert host.units["nvidia-fabricmanager.service"] == ["active", "enabled"]
+    assert {check.id: check.ok for check in outcome.result.verified}["driver.fabric"]
+
+
+@pytest.mark.rows("S33", "H031")
+def test_peermem_is_loaded_where_adapters_are_and_refused_without(host: DebianHost) -> None:
+    asked = {"branch": 580, "companions": ["persistenced", "peermem"]}
+    assert "needs ib_core" in refused(host, **asked)["no_peermem"].detail
+    host.load(ib_core=0)
+    host.go(**asked)
+    assert {"nvidia", "nvidia_peermem"} <= set(host.modules)
+    assert "nvidia-peermem" in host.text("/etc/modules-load.d/gpufleet-nvidia.conf")
+    assert host.go(**asked).result.changed is False

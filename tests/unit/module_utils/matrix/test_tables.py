@@ -126,7 +126,7 @@ def test_every_gpu_that_the_pci_list_knows_is_in_the_matrix() -> None:
     assert told <= set(matrix.ARCHITECTURES)
 
 
-@pytest.mark.rows("S35", "S36")
+@pytest.mark.rows("S36")
 @pytest.mark.parametrize(
     ("minor", "branch", "minimum", "shipped"),
     [
