@@ -43,11 +43,13 @@ from {MODULE}.tests.helpers.faults import Steps
 given = json.load(sys.stdin)
 steps = Steps(given["at"])
 tools = Tools(runner=Runner(steps), files=Files(watch=steps))
+diff = []
 try:
-    result = dcgm_exporter(given["params"], given["check"], lambda line: None, tools).result.as_dict()
+    outcome = dcgm_exporter(given["params"], given["check"], lambda line: None, tools)
+    result, diff = outcome.result.as_dict(), outcome.diff
 except Failure as failure:
     result = dict(failure.as_dict(), failed=True)
-print(json.dumps([len(steps.said), result]))
+print(json.dumps([len(steps.said), diff, result]))
 """
 DEFAULTS = {name: words.get("default") for name, words in options("dcgm_exporter").items()}
 
@@ -83,7 +85,7 @@ class Place:
             return {}
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any]
-        self.steps, answer = json.loads(done.stdout)
+        self.steps, self.diff, answer = json.loads(done.stdout)
         assert undocumented("dcgm_exporter", answer) == []
         return answer
 
@@ -134,9 +136,10 @@ def verbs(answer: dict[str, Any]) -> list[tuple[str, str]]:
 
 @pytest.mark.rows("H085", "H086", "H088", "H089", "S21", "P120")
 def test_every_wanted_metric_reaches_a_real_prometheus(clean: Place) -> None:
-    planned = clean.ansible("--check", "--diff")
+    planned = clean.ansible("--check")
     assert ("install", f"{FOUR}-cuda13") in verbs(planned)
-    headers = {one["after_header"]: one["after"] for one in planned["diff"]}
+    assert clean.run(check=True)["plan"] == planned["plan"]
+    headers = {one["after_header"]: one["after"] for one in clean.diff}
     assert "DCGM_FI_DEV_GPU_TEMP, gauge" in headers["/etc/dcgm-exporter/gpufleet-counters.csv"]
     assert planned["verified"] == []
     done = clean.run()
@@ -217,12 +220,13 @@ def test_it_starts_anew_only_when_something_that_it_works_with_has_changed(clean
 def test_a_change_of_the_driver_restarts_both_without_a_run(clean: Place) -> None:
     assert not clean.run(metrics=SHORT).get("failed")
     engine, exporter = clean.started(ENGINE), clean.started(UNIT)
-    clean.host.run("touch -c /usr/bin/nvidia-smi; chmod 755 /usr/bin/nvidia-smi; echo >>/usr/bin/nvidia-smi")
+    clean.host.run("cp -p /usr/bin/nvidia-smi /root/kept; echo >>/usr/bin/nvidia-smi")
     deadline = time.monotonic() + 20
     while clean.started(UNIT) == exporter and time.monotonic() < deadline:
         time.sleep(0.2)
     assert clean.started(ENGINE) != engine
     assert clean.started(UNIT) != exporter
+    clean.host.run(["mv", "/root/kept", "/usr/bin/nvidia-smi"])
     assert not clean.run(metrics=SHORT).get("failed")
 
 
