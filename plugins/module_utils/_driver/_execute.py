@@ -107,6 +107,8 @@ class Work:
         try:
             self._ready()
         except Failure as failure:
+            if "stream" in self.done:
+                _streams.enable(self._host.runner, MODULE, self._todo.seen.stream)
             if fresh and not self.done:
                 self._host.journal.give_back()
             raise self._stopped(failure.msg, "The driver has not been touched.") from None
