@@ -126,13 +126,6 @@ def test_a_limit_of_no_seconds_is_refused(facts):
     assert "stage_timeout is 0" in refused["msg"]
 
 
-def test_dcgm_exporter_on_hosts_answers_that_it_is_not_there_yet(facts):
-    refused = facts.run("dcgm_exporter", platform="systemd")
-    assert refused["failed"]
-    assert "not there yet" in refused["msg"]
-    assert refused["changed"] is False
-
-
 @pytest.mark.rows("S26", "S16")
 def test_gpu_nodes_labels_and_taints_groups_and_gives_all_back(running):
     before = {n["metadata"]["name"]: n for n in running.get("Node", namespace="")}

@@ -118,6 +118,7 @@ SYSTEMS = {
             volumes=RUNTIMES_VOLUMES,
         ),
         System("debian12-dnf", "Debian 12 with dnf", base="debian12", packages=(*RPM, "dnf", "dnf-plugins-core")),
+        System("debian12-prometheus", "Debian 12 with Prometheus", base="debian12", packages=("prometheus",)),
         System("debian12-drivers", "Debian 12 with dkms and kernel headers", base="debian12", packages=DRIVERS),
         System("debian13-drivers", "Debian 13 with dkms and kernel headers", base="debian13", packages=DRIVERS),
         System("debian12-zypper", "Debian 12 with zypper", base="debian12", packages=(*RPM, "zypper")),
