@@ -77,6 +77,7 @@ RESOURCES: Dict[str, Resource] = {
     "PrometheusRule": Resource(_MONITORING, "v1", "prometheusrules", True),
     "ClusterPolicy": Resource("nvidia.com", "v1", "clusterpolicies", False),
     "NVIDIADriver": Resource("nvidia.com", "v1alpha1", "nvidiadrivers", False),
+    "GPUCluster": Resource("nvidia.com", "v1alpha1", "gpuclusters", False),
 }
 
 

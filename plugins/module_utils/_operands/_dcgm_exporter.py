@@ -59,7 +59,7 @@ def _pod(policy: Policy, configs: List[Object]) -> b.Pod:
         readinessProbe=healthy,
     )
     volumes = [
-        b.host_path("pod-gpu-resources", policy.host_paths.kubelet_root_dir.rstrip("/") + "/pod-resources"),
+        b.host_path("pod-gpu-resources", b.kubelet_folder(policy, "pod-resources")),
         b.host_path("run-nvidia", "/run/nvidia"),
     ]
     if exporter.hpc_job_mapping:

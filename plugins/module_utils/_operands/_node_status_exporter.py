@@ -38,7 +38,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         deploy="node-status-exporter",
         account=NAME,
         containers=[main],
-        volumes=[b.host_path("run-nvidia", "/run/nvidia", "Directory"), b.HOST_VOLUME],
+        volumes=[b.host_path("run-nvidia", "/run/nvidia", "DirectoryOrCreate"), b.HOST_VOLUME],
         annotations={"openshift.io/scc": NAME},
         images=(exporter.image,),
         host_network=exporter.host_network,

@@ -5,15 +5,17 @@
 
 from __future__ import annotations
 
+import difflib
 import posixpath
-from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Finding
 from .._policy._model import Env, Policy
 from ._dcgm_exporter import METRICS_KEY
 from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, policy_of, sets
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
-from ._types import ClusterFacts
+from ._build import env_sources
+from ._types import ClusterFacts, Object
 
 
 class Named(NamedTuple):
@@ -56,6 +58,36 @@ def _all_named(policy: Policy) -> Iterator[Named]:
     if manager.enabled and manager.gpu_clients_config.data is None:
         name = manager.gpu_clients_config.name
         yield Named("ConfigMap", name, "migManager.gpuClientsConfig.name", (CLIENTS_KEY,))
+    yield from _named_by_env(policy)
+
+
+def _named_by_env(policy: Policy) -> Iterator[Named]:
+    """ConfigMaps and Secrets that variables get their values from; those marked optional may be missing."""
+    parts: Dict[str, Env] = {
+        "driver.manager": policy.driver.manager.env if policy.driver.enabled else (),
+        "validator": policy.validator.env,
+        "validator.plugin": policy.validator.plugin_env,
+        "validator.cuda": policy.validator.cuda_env,
+        "validator.driver": policy.validator.driver_env,
+        "validator.toolkit": policy.validator.toolkit_env,
+    }
+    for name, component in (
+        ("driver", policy.driver),
+        ("toolkit", policy.toolkit),
+        ("devicePlugin", policy.device_plugin),
+        ("dcgm", policy.dcgm),
+        ("dcgmExporter", policy.dcgm_exporter),
+        ("gfd", policy.gfd),
+        ("migManager", policy.mig_manager),
+        ("nodeStatusExporter", policy.node_status_exporter),
+        ("gds", policy.gds),
+        ("gdrcopy", policy.gdrcopy),
+    ):
+        parts[name] = component.env if component.enabled else ()
+    for name, environment in parts.items():
+        for source in env_sources(environment):
+            if source.needed:
+                yield Named(source.kind, source.name, f"{name}.env", (source.key,))
 
 
 def _named_by_driver(policy: Policy) -> Iterator[Named]:
@@ -71,6 +103,19 @@ def _named_by_driver(policy: Policy) -> Iterator[Named]:
         yield Named("Secret", driver.licensing.secret_name, "driver.licensingConfig.secretName", keys)
     else:
         yield Named("ConfigMap", driver.licensing.config_map_name, "driver.licensingConfig.configMapName", keys)
+
+
+def unused_sizes(policy: Policy, daemonsets: Sequence[Object]) -> List[Finding]:
+    """Sizes of containers that no DaemonSet has: a name that is misspelled, or of an operand that is off (L41)."""
+    specs = [made["spec"]["template"]["spec"] for made in daemonsets]
+    known = sorted({c["name"] for spec in specs for c in [*spec.get("initContainers", []), *spec["containers"]]})
+    found = []
+    for name in sorted(set(policy.daemonsets.container_resources) - set(known)) if daemonsets else ():
+        near = difflib.get_close_matches(name, known, 1)
+        remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+        path = f"daemonsets.containerResources.{name}"
+        found.append(Finding("sizes-unused", ERROR, "is the name of no container.", path=path, remedy=remedy))
+    return found
 
 
 def _missing_objects(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:

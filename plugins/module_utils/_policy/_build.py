@@ -43,7 +43,12 @@ class _Builder:
         return tuple(self.values[path] or ())
 
     def env(self, path: str) -> m.Env:
-        return tuple({"name": item["name"], "value": item.get("value", "")} for item in self.values[path] or ())
+        return tuple(
+            {"name": item["name"], "valueFrom": item["valueFrom"]}
+            if item.get("valueFrom")
+            else {"name": item["name"], "value": item.get("value", "")}
+            for item in self.values[path] or ()
+        )
 
     def image(self, component: str) -> m.Image:
         """The image of a component (IMG-01): its own three keys, else the release's; named only in part is an error."""
@@ -193,6 +198,7 @@ class _Builder:
             update_strategy=self.text(f"{p}.updateStrategy"),
             max_unavailable=self.text(f"{p}.rollingUpdate.maxUnavailable"),
             pod_security_context=self.get(f"{p}.podSecurityContext"),
+            container_resources=dict(self.get(f"{p}.containerResources") or {}),
         )
 
     def nfd(self) -> m.Nfd:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .._matrix import BRANCHES, LATEST, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding
+from ._plugin_chart import from_plugin_chart, is_plugin_chart
 from ._read import unknown_keys
 from ._schema import Key
 from ._tree import MISSING, get, merged, plain, put
@@ -118,10 +119,11 @@ def _without_header(tree: Mapping[str, Any], kind: str) -> Tuple[Optional[Writte
     return Written(VALUES, dict(tree)), []
 
 
-def merge(sources: Sequence[Mapping[str, Any]]) -> Tuple[Dict[str, Any], List[Finding]]:
+def merge(sources: Sequence[Mapping[str, Any]], namespace: str = "") -> Tuple[Dict[str, Any], List[Finding]]:
     """Several policies over one another, as Helm merges ``-f`` files: maps key by key, lists whole, the last one wins.
 
-    A map without header over an object goes into its spec. Different kinds of objects are refused.
+    A map without header over an object goes into its spec. Different kinds of objects are refused. Values of the device
+    plugin's own chart become values of the operator's.
     """
     result: Dict[str, Any] = {}
     findings: List[Finding] = []
@@ -130,6 +132,9 @@ def merge(sources: Sequence[Mapping[str, Any]]) -> Tuple[Dict[str, Any], List[Fi
         findings.extend(problems_of_source)
         if problems_of_source or not isinstance(tree, dict):
             continue
+        if is_plugin_chart(tree):
+            tree, found = from_plugin_chart(tree, namespace)
+            findings.extend(found)
         if not result:
             result = tree
         elif _headed(result) and _headed(tree):

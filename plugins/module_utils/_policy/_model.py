@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 Json = Dict[str, Any]
-Env = Tuple[Mapping[str, str], ...]  # [{name, value}] in the user's order
+Env = Tuple[Mapping[str, Any], ...]  # [{name, value}] or [{name, valueFrom}], in the user's order
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class DaemonSets:
     update_strategy: str  # RollingUpdate, OnDelete
     max_unavailable: str  # number or percentage, as a string
     pod_security_context: Optional[Json] = None
+    container_resources: Mapping[str, Json] = field(default_factory=dict)  # by the name of a container
 
 
 @dataclass(frozen=True)

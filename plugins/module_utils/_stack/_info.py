@@ -13,9 +13,11 @@ from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
+from ._conditions import summary, waiting_operands
 from ._facts import pci_gpus, read_nodes, with_hardware
 from ._lease import read_runs, runs_text
 from ._others import runs_operator, second_nfd
+from ._policies import read_policies
 from ._request import Progress, Request
 from ._table import node_table
 
@@ -62,13 +64,16 @@ def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
         pods = with_last_words(connection, pods)
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
-    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request)])
+    policies = read_policies(connection, nodes)
+    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request), *policies.findings])
     result.found = {
         "manager": _manager(request, daemonsets),
         "namespace": namespace,
         "kubernetes": str(version.get("gitVersion", "")),
         "table": node_table(found_rows),
         "nodes": found_rows,
+        "status": summary(found_rows, waiting_operands(daemonsets), any(_has_feature(node) for node in nodes)),
+        "policies": policies.rows,
         "runs": read_runs(connection, namespace),
         "requests": {"total": connection.stats["requests"], "writes": connection.stats["writes"]},
     }

@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
+from .._kube._connection import KubeError
 from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._logs import with_last_words
@@ -26,12 +27,15 @@ from .._operands import _nfd, build_by_operand, problems
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
+from .._operands._problems import unused_sizes
 from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from . import _stages
+from ._account import lacking
 from ._budget import allowed
+from ._conditions import NOT_READY, broken_off, summary
 from ._facts import (
     DRIVER_DAEMONSET,
     driver_daemonsets,
@@ -141,6 +145,8 @@ class StackRun:
 
     #: Whether keys of a config that the device plugin passes over stop the run.
     strict_configs = False
+    #: Whether all operands are this run's business, and so the state of the cluster.
+    whole = True
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         self.journal = journal
@@ -159,13 +165,29 @@ class StackRun:
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
-        self.verdicts = Verdicts(self.request.clock, lambda: _stages.FINAL_AFTER, self._layers())
+        clocks = (self.request.clock, self.connection.now)
+        self.verdicts = Verdicts(clocks[0], lambda: _stages.FINAL_AFTER, self._layers(), clocks[1])
 
     def _layers(self) -> Optional[Set[str]]:
         """Titles of the operands that decide whether a node is broken; None: all."""
         return None
 
     def run(self) -> Result:
+        try:
+            return self._run()
+        except Failure as failure:
+            self._note_failure(failure.result.found, failure.msg)
+            raise
+        except KubeError as error:
+            self._note_failure(self.journal.found, str(error))
+            raise
+
+    def _note_failure(self, found: Dict[str, Any], message: str) -> None:
+        """A run that ends by an error, and not because nodes are not ready, says so in its conditions."""
+        if self.whole and (found.get("status") or {}).get("state") != NOT_READY:
+            found["status"] = broken_off(message)
+
+    def _run(self) -> Result:
         self._refuse()
         given = list(self.journal.findings)
         first, relabel = self._prepare()
@@ -199,6 +221,10 @@ class StackRun:
             self.journal.expect(change.actions())
         if (first.steps or relabel) and self._nfd_stages() and self.request.everywhere:
             self.journal.add_findings(second_nfd(self.connection))
+        if (first.steps or relabel) and not self.request.check:
+            nodes, space = [change.name for change in relabel], self.request.namespace
+            self.journal.add_findings(lacking(self.connection, first.steps, nodes, space, self.request.wait))
+            self._refuse()
         self._report(first)
         return first, relabel
 
@@ -252,11 +278,14 @@ class StackRun:
         self._refuse()
         self.built = self._build()
         daemonsets = [o for _operand, objects in self.built for o in objects if o["kind"] == "DaemonSet"]
-        self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets))
+        self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets) + self._unused_sizes(daemonsets))
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
 
     def _problems(self) -> List[Finding]:
         return problems(self.policy, self.facts)
+
+    def _unused_sizes(self, daemonsets: Sequence[Object]) -> List[Finding]:
+        return unused_sizes(self.policy, daemonsets)
 
     def _nfd_findings(self) -> List[Finding]:
         """What keeps NFD's labels from telling which nodes have a GPU."""
@@ -538,6 +567,14 @@ class StackRun:
         daemonsets = list_objects(self.connection, "DaemonSet", self.request.namespace).items
         self.verdicts.explain(self.nodes, with_last_words(self.connection, mine), daemonsets)
 
+    def _status(self) -> Dict[str, Any]:
+        """State and conditions. What was waited for is ready, or its nodes are told of."""
+        waited = bool(self.journal.verified) or not self.policy.device_plugin.enabled
+        stages = self.journal.found["stages"]
+        waiting = [] if waited else [row["title"] for row in stages if row["state"] == "waiting"]
+        features = any(has_features(_labels(node)) for node in self.nodes)
+        return summary(self.journal.found["nodes"], waiting, features)
+
     def _judge(self) -> None:
         """Broken nodes are reported, and fail the run where they are more than may be."""
         self.journal.add_findings(self._unseen())
@@ -585,6 +622,8 @@ class StackRun:
             stages=stage_rows(self._stages(), last.live),
             nodes=[self._row(row) for row in rows(self.nodes)],
         )
+        if self.whole:
+            self.journal.found["status"] = self._status()
 
     def _row(self, row: Dict[str, Any]) -> Dict[str, Any]:
         """A node's row, with what is broken on it."""
