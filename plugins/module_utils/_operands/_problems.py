@@ -10,11 +10,12 @@ import posixpath
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Finding
+from .._policy._cuda import newest_for, too_new
 from .._policy._model import Env, Policy
+from ._build import env_sources
 from ._dcgm_exporter import METRICS_KEY
 from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, policy_of, sets
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
-from ._build import env_sources
 from ._types import ClusterFacts, Object
 
 
@@ -232,6 +233,25 @@ def _driver_probes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("driver-probe", INFO, detail, "", f"driver.{key}")
 
 
+_RUNS = "nvidia.com/cuda.runtime-version.full"  # the CUDA version that a node's driver runs, by feature discovery
+
+
+def _cuda_too_new(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """Nodes whose driver is not the policy's: that of their group, or one that was there before."""
+    toolkit = policy.cuda_toolkit
+    nodes: Dict[str, List[str]] = {}
+    for node in facts.nodes if toolkit.enabled else ():
+        group = node.driver.version if node.driver is not None and node.driver.enabled else ""
+        runs = newest_for(group) if group else "" if policy.driver.enabled else node.labels.get(_RUNS, "")
+        if too_new(toolkit.cuda, runs):
+            nodes.setdefault(runs, []).append(node.name)
+    for runs, chosen in sorted(nodes.items()):
+        more = f" and {len(chosen) - 1} more nodes" if len(chosen) > 1 else ""
+        detail = f"is {toolkit.cuda}; the driver there runs CUDA up to {runs}."
+        remedy = f"Give {'.'.join(runs.split('.')[:2])} or older, or a newer driver."
+        yield Finding("cuda-too-new", ERROR, detail, f"Node {chosen[0]}{more}", "cudaToolkit.version", remedy)
+
+
 _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _missing_objects,
     _same_file_twice,
@@ -240,4 +260,5 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _group_drivers,
     _env_without_effect,
     _driver_probes,
+    _cuda_too_new,
 )

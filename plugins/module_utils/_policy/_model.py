@@ -196,6 +196,17 @@ class MigManager(Component):
 
 
 @dataclass(frozen=True)
+class CudaToolkit:
+    """``cuda``: the version that its image holds. ``install_dir``: folder of the host, one folder in it a version."""
+
+    enabled: bool
+    image: Image
+    cuda: str = ""
+    install_dir: str = "/usr/local/nvidia/cuda"
+    resources: Optional[Json] = None
+
+
+@dataclass(frozen=True)
 class Nfd:
     """Node Feature Discovery. ``values`` are the subchart's (node-feature-discovery.*), complete with defaults."""
 
@@ -223,6 +234,7 @@ class Policy:
     gds: Component
     gdrcopy: Component
     nfd: Nfd
+    cuda_toolkit: CudaToolkit = field(default_factory=lambda: CudaToolkit(False, Image()))
     mig_strategy: str = "single"  # none, single, mixed
     psa_enabled: bool = False
     cdi_enabled: bool = True

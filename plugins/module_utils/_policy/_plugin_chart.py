@@ -142,9 +142,7 @@ def _image(tree: Mapping[str, Any], values: Dict[str, Any]) -> None:
         put(values, "devicePlugin.imagePullSecrets", secrets)
 
 
-def _env(
-    tree: Mapping[str, Any], table: Tuple[Tuple[str, str], ...], values: Dict[str, Any], to: str
-) -> List[Finding]:
+def _env(tree: Mapping[str, Any], table: Tuple[Tuple[str, str], ...], values: Dict[str, Any], to: str) -> List[Finding]:
     made: Dict[str, str] = {}
     found = []
     for path, name in table:

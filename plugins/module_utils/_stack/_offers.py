@@ -12,9 +12,10 @@ from .._nodes._keys import MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, has_mig_devices
 from .._nodes._predict import Board, Impossible, Offer, board_name, boards_of, device_ids, offer
 from .._operands._device_plugin import plugin_env
 from .._operands._mig_configs import layouts
-from .._operands._plugin_config import PluginConfig, allowed_for, ignored_xids, read_config, wrong_choices
+from .._operands._plugin_config import TIME_SLICING, PluginConfig, allowed_for, ignored_xids, read_config, wrong_choices
 from .._plan import ERROR, WARNING, Finding
 from .._policy._model import Policy
+from .._policy._rules import no_isolation
 
 Labels = Mapping[str, str]
 _MADE_MILD = ("plugin-config.ignored", "plugin-config.unknown-key")
@@ -69,6 +70,8 @@ class Offers:
             config, found = read_config(text, f"devicePlugin.config.data.{name}", env)
             self.configs[name] = config
             self.findings += found if strict else [_mild(finding) for finding in found]
+            if config.sharing.kind == TIME_SLICING and policy.device_plugin.config.data is None:
+                self.findings.append(no_isolation(f"ConfigMap {policy.device_plugin.config.name}", name))
 
     def of_nodes(self, nodes: Iterable[Tuple[str, Labels, Labels]]) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
         """Predictions of nodes given as name, labels now, labels after the run; and what cannot be."""
@@ -160,7 +163,9 @@ def _judge_lists(policy: Policy) -> Iterable[Finding]:
         wrong = wrong_choices(name, value)
         if wrong:
             detail = f"{name} has {', '.join(wrong)}, on which the plugin exits."
-            yield Finding("plugin-config.invalid", ERROR, detail, "", where, f"Allowed: {', '.join(allowed_for(name))}.")
+            yield Finding(
+                "plugin-config.invalid", ERROR, detail, "", where, f"Allowed: {', '.join(allowed_for(name))}."
+            )
     lists = env.get("DEVICE_LIST_STRATEGY", "").split(",")
     accepts = {str(item["name"]): str(item.get("value", "")).lower() for item in policy.toolkit.env}
     if "volume-mounts" in lists and policy.toolkit.enabled and accepts.get(_VOLUME_MOUNTS) != "true":

@@ -30,7 +30,11 @@ def operator_findings(connection: Connection) -> List[Finding]:
     ]
     if not where:
         leases = list_objects(connection, "Lease", field_selector=f"metadata.name={OPERATOR_LEASE}").items
-        where = [f"lease {lease['metadata']['namespace']}/{OPERATOR_LEASE}" for lease in leases if _held(lease, connection.now())]
+        where = [
+            f"lease {lease['metadata']['namespace']}/{OPERATOR_LEASE}"
+            for lease in leases
+            if _held(lease, connection.now())
+        ]
     return [
         Finding(
             "operator-runs",

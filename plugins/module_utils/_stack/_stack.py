@@ -682,6 +682,9 @@ class _Removal:
         made.steps = [step for step in made.steps if self._may_go(step)]
         self.nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         self.journal.expect(step.action() for step in made.steps)
+        self.journal.add_findings(
+            _left_on_hosts([step.ref.name for step in made.steps if step.ref.kind == "DaemonSet"])
+        )
         for change in self._changes(self.nfd_ours):
             self.journal.expect(change.actions())
         self.journal.found.update(namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[])
@@ -741,6 +744,21 @@ class _Removal:
             )
 
         self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
+
+
+# What operands leave on hosts, which nobody takes away through the API.
+_ON_HOSTS = (
+    (DRIVER_DAEMONSET, "the driver's kernel modules stay loaded until a reboot"),
+    ("nvidia-container-toolkit-daemonset", "files of the container toolkit may stay in toolkit.installDir"),
+    ("gpufleet-cuda-toolkit", "CUDA toolkits stay in cudaToolkit.installDir, where pods may use them"),
+)
+
+
+def _left_on_hosts(daemonsets: Sequence[str]) -> List[Finding]:
+    """What a removal leaves on the nodes themselves, by the DaemonSets that go (L25)."""
+    told = [text for start, text in _ON_HOSTS if any(name.startswith(start) for name in daemonsets)]
+    remedy = "Reboot or reinstall nodes that are to be as they were before."
+    return [Finding("left-on-hosts", INFO, "; ".join(told), "GPU nodes", remedy=remedy)] if told else []
 
 
 def is_free(journal: Journal, namespace: str) -> bool:

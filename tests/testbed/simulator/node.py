@@ -167,7 +167,9 @@ class Node:
         self.mps_ready: set[str] = set()
         if spec.host_driver:
             self.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=spec.host_driver)
-            self.fs.write(f"{spec.driver_folder}/bin/nvidia-smi" if spec.driver_folder else "/usr/bin/nvidia-smi", "elf")
+            self.fs.write(
+                f"{spec.driver_folder}/bin/nvidia-smi" if spec.driver_folder else "/usr/bin/nvidia-smi", "elf"
+            )
             self.driver_root = spec.driver_folder
         if spec.own_plugin:
             self.plugin_uid = "the host's own"

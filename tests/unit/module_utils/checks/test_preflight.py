@@ -27,8 +27,8 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import World
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import node_facts, with_nodes
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import FEATURE, cluster, policy_of

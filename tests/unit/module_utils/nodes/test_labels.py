@@ -194,7 +194,7 @@ def test_a_driver_of_the_host_is_said_with_the_way_back() -> None:
     assert not planned({**GPU, DEPLOY + "driver": "pre-installed"}, {"driver": {"enabled": False}}).findings
 
 
-@pytest.mark.rows("MIG-03")
+@pytest.mark.rows("MIG-03", "L33")
 @pytest.mark.parametrize(
     ("labels", "capable"),
     [

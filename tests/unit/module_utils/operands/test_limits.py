@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._drivers import Driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _nfd, problems
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._problems import named_by, unused_sizes
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import canonical, load
@@ -55,7 +56,7 @@ def test_the_kubelets_folder_reaches_plugin_and_exporter() -> None:
     assert lost.allocatable == {}
 
 
-# --- a fresh node whose driver and toolkit are the host's ---------------------------------------------------------------
+# --- a fresh node whose driver and toolkit are the host's ------------------------------------------------------------
 
 
 @pytest.mark.rows("L46", "S10")
@@ -67,7 +68,9 @@ def test_pods_start_on_a_fresh_node_where_driver_and_toolkit_are_off() -> None:
     policy, facts = policy_of({**off, **on}), cluster()
     for name in ("nvidia-dcgm", EXPORTER, GFD, "nvidia-node-status-exporter"):
         kinds = [v["hostPath"].get("type", "") for v in pod_of(policy, name, facts)["volumes"] if "hostPath" in v]
-        folders = [v for v in pod_of(policy, name, facts)["volumes"] if v.get("hostPath", {}).get("path") == "/run/nvidia"]
+        folders = [
+            v for v in pod_of(policy, name, facts)["volumes"] if v.get("hostPath", {}).get("path") == "/run/nvidia"
+        ]
         assert folders
         assert "Directory" not in [v["hostPath"].get("type") for v in folders], (name, kinds)
     lab = up({**off, **on}, image)
@@ -133,7 +136,11 @@ def test_variables_take_their_values_from_elsewhere_and_a_change_there_rolls_the
     assert (locked, findings) == (policy, [])
 
     def mark(**hashes: str) -> Any:
-        known = {"Secret/tokens": "1", "ConfigMap/proxy": "1", **{key.replace("__", "/"): v for key, v in hashes.items()}}
+        known = {
+            "Secret/tokens": "1",
+            "ConfigMap/proxy": "1",
+            **{key.replace("__", "/"): v for key, v in hashes.items()},
+        }
         made = objects_of(policy, cluster(config_hashes=known))[f"DaemonSet/{PLUGIN}"]
         return made["spec"]["template"]["metadata"]["annotations"]
 
@@ -240,3 +247,86 @@ def test_a_node_has_the_labels_of_the_tables(values: dict[str, Any], labels: dic
     assert ("nvidia.com/mig.strategy" in lab.labels) is (values["mig"]["strategy"] != "none")
     assert lab.labels["nvidia.com/gfd.timestamp"].isdigit()
     assert lab.labels["feature.node.kubernetes.io/pci-10de.present"] == "true"
+
+
+@pytest.mark.rows("P112")
+def test_labels_come_however_late_the_driver_is() -> None:
+    late = up({}, H200, seconds=400, nodes={"*": {"driver_seconds": 600}})
+    assert "nvidia.com/gpu.product" not in late.labels
+    late.run(900)
+    assert late.problems() == {}
+    assert late.labels["nvidia.com/gpu.product"] == "NVIDIA-H200"
+
+
+# --- the CUDA toolkit -------------------------------------------------------------------------------------------------
+
+CUDA = "gpufleet-cuda-toolkit"
+
+
+@pytest.mark.rows("S35")
+@pytest.mark.parametrize(
+    ("version", "name", "image"),
+    [
+        ("", "13.2", "nvcr.io/nvidia/cuda:13.2.0-devel-ubuntu24.04"),
+        ("13.0", "13.0", "nvcr.io/nvidia/cuda:13.0.0-devel-ubuntu24.04"),
+        ("13.0.1", "13.0.1", "nvcr.io/nvidia/cuda:13.0.1-devel-ubuntu24.04"),
+        ("12.4.1-devel-ubuntu22.04", "12.4.1", "nvcr.io/nvidia/cuda:12.4.1-devel-ubuntu22.04"),
+    ],
+)
+def test_pods_find_the_toolkit_that_was_asked_for_on_the_node(version: str, name: str, image: str) -> None:
+    values = {"cudaToolkit": {"enabled": True, "version": version}} if version else {"cudaToolkit": {"enabled": True}}
+    pod = pod_of(policy_of(values), CUDA)
+    assert {c["image"] for c in [*pod["initContainers"], *pod["containers"]]} == {image}
+    lab = up(values)
+    assert lab.problems() == {}
+    files = lab.node.fs.files
+    held = image.rpartition(":")[2].split("-", maxsplit=1)[0]
+    assert files[f"/usr/local/nvidia/cuda/{name}/version.json"] == f'{{"cuda": {{"version": "{held}"}}}}'
+    assert files["/usr/local/nvidia/cuda/current"] == f"link to {name}"
+
+
+@pytest.mark.rows("S35")
+def test_the_toolkit_is_off_unless_asked_for_and_its_folder_can_be_chosen() -> None:
+    assert f"DaemonSet/{CUDA}" not in objects_of(policy_of())
+    values = {"cudaToolkit": {"enabled": True, "version": "13.0", "installDir": "/data/cuda"}}
+    assert "/data/cuda/13.0/version.json" in up(values).node.fs.files
+    lost = up({"cudaToolkit": {"enabled": True, "version": "12.9"}}, seconds=120)
+    assert lost.problems()[CUDA]
+    assert "12.9.0-devel-ubuntu24.04" in lost.said
+
+
+@pytest.mark.rows("S35")
+@pytest.mark.parametrize(
+    ("values", "words"),
+    [
+        ({"driver": {"version": "580.159.04"}, "cudaToolkit": {"enabled": True, "version": "13.1"}},
+         ("runs CUDA up to 13.0", "driver branch 590 or newer")),
+        ({"driver": {"version": "580.159.04"}, "cudaToolkit": {"enabled": True, "version": "13.1.1-devel-ubuntu24.04"}},
+         ("runs CUDA up to 13.0", "driver branch 590 or newer")),
+        ({"cudaToolkit": {"enabled": True, "version": "99.0"}}, ("No driver branch",)),
+        ({"cudaToolkit": {"enabled": True, "version": "latest"}}, ("names no CUDA version",)),
+    ],
+)  # fmt: skip
+def test_a_toolkit_that_the_driver_does_not_run_is_refused(values: dict[str, Any], words: tuple[str, ...]) -> None:
+    policy, findings = load(values)
+    assert policy is None
+    (finding,) = [one for one in findings if one.severity == "error"]
+    assert finding.path == "cudaToolkit.version"
+    for part in words:
+        assert part in finding.sentence()
+    off = {**values, "cudaToolkit": {**values["cudaToolkit"], "enabled": False}}
+    assert load(off)[0] is not None
+
+
+@pytest.mark.rows("S35")
+def test_nodes_with_a_driver_of_their_own_are_judged_by_it() -> None:
+    policy = policy_of({"driver": {"enabled": False}, "cudaToolkit": {"enabled": True, "version": "13.1"}})
+    runs = "nvidia.com/cuda.runtime-version.full"
+    old, new = node("a", labels={runs: "13.0"}), node("b", labels={runs: "13.2"})
+    (finding,) = problems(policy, cluster(old, new))
+    assert (finding.id, finding.target) == ("cuda-too-new", "Node a")
+    assert "13.0" in finding.detail
+    assert problems(policy, cluster(new, node("c"))) == []
+    groups = policy_of({"cudaToolkit": {"enabled": True, "version": "13.1"}})
+    mine = replace(old, driver=Driver("pinned", version="580.159.04"))
+    assert [f.target for f in problems(groups, cluster(mine, old)) if f.id == "cuda-too-new"] == ["Node a"]
