@@ -211,7 +211,7 @@ SAME = {
 }  # fmt: skip
 
 
-@pytest.mark.rows("S24", "GF-01")
+@pytest.mark.rows("S24", "GF-01", "P109")
 @pytest.mark.parametrize(
     ("values", "labels"),
     [

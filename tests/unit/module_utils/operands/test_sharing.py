@@ -83,7 +83,7 @@ def test_a_config_may_have_any_name(name: str) -> None:
         assert volume_of(pod, volume)["configMap"]["name"] == name
 
 
-@pytest.mark.rows("DP-03", "S15")
+@pytest.mark.rows("DP-03", "S15", "P103")
 def test_mps_runs_where_discovery_found_that_it_is_asked_for() -> None:
     pod = pod_of(policy_of(), MPS)
     assert pod["nodeSelector"]["nvidia.com/mps.capable"] == "true"

@@ -201,3 +201,24 @@ def test_a_strategy_that_nothing_on_the_node_understands_is_told() -> None:
     assert lists("volume-mounts", toolkit={"env": env}) == []
     (told,) = lists("cdi-cri", cdi={"enabled": False})
     assert told.remedy == "Set cdi.enabled to true."
+
+
+@pytest.mark.rows("P104", "S15")
+@pytest.mark.parametrize(("replicas", "share"), [(2, 50), (4, 25), (7, 14)])
+def test_each_clients_share_of_threads_and_memory_is_computed_and_shown(replicas: int, share: int) -> None:
+    text = json.dumps({"version": "v1", "sharing": {"mps": {"resources": [{"name": GPU, "replicas": replicas}]}}})
+    values = configs(shared=text)
+    values["config"]["default"] = "shared"
+    one, findings = predict(H200, mig={"strategy": "none"}, devicePlugin=values)
+    assert errors(findings) == []
+    row = one.row()
+    assert (row["sharing"], row["shares"], row["resources"]) == ("mps", {GPU: share}, {GPU: 8 * replicas})
+
+
+@pytest.mark.rows("S60")
+def test_a_config_of_somebody_elses_that_shares_by_time_is_told_of_too() -> None:
+    made = Offers(policy_of({"devicePlugin": {"config": {"name": "theirs"}}}), {"a": SHARED, "b": "{}"}, False)
+    (told,) = [finding for finding in made.findings if finding.id == "policy.no-isolation"]
+    assert told.path == "ConfigMap theirs.a"
+    ours = Offers(policy_of({"devicePlugin": configs(a=SHARED)}), {"a": SHARED}, False)
+    assert ours.findings == []
