@@ -59,6 +59,7 @@ _ORDER = (
     "ConfigMap",
     "Service",
     "ServiceMonitor",
+    "PrometheusRule",
     "Deployment",
     "DaemonSet",
 )

@@ -11,6 +11,7 @@ from .._policy._model import Json, Policy
 from . import _build as b
 from ._dcgm import NAME as DCGM
 from ._dcgm import PORT as DCGM_PORT
+from ._prometheus_rules import recording_rules
 from ._types import ClusterFacts, Object, Operand
 
 NAME = "nvidia-dcgm-exporter"
@@ -42,6 +43,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     )
     if exporter.service_monitor.enabled:
         made += b.service_monitor(facts, NAME, "gpu-metrics", "app", exporter.service_monitor, "15s")
+        made += recording_rules(facts, NAME, exporter.service_monitor.additional_labels)
     return [*made, *configs, *b.daemonset(_pod(policy, configs), policy, facts)]
 
 

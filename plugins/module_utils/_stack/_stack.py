@@ -78,11 +78,12 @@ KINDS = (
     "ConfigMap",
     "Service",
     "ServiceMonitor",
+    "PrometheusRule",
     "NodeFeatureRule",
     "Deployment",
     "DaemonSet",
 )
-OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
+OPTIONAL = ("ServiceMonitor", "PrometheusRule", "NodeFeatureRule")
 # Kinds of our CRDs whose objects are written by people; the others' objects are NFD's own.
 PEOPLES_KINDS = ("NodeFeatureRule", "NodeFeatureGroup")
 # Kinds of which one object of somebody else keeps our namespace from being removed.
@@ -242,6 +243,7 @@ class StackRun:
             config_keys=keys,
             config_hashes=hashes,
             service_monitor_crd=self.listings["ServiceMonitor"].served,
+            prometheus_rule_crd=self.listings["PrometheusRule"].served,
             nfd_running=self._foreign_nfd(),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
