@@ -220,8 +220,8 @@ found:
           returned: always
           type: str
         counts:
-          description: V(active), V(ignored) for a ClusterPolicy beside an older one, V(disabled) for an NVIDIADriver that
-            the ClusterPolicy does not use, V(conflict) where objects contradict each other.
+          description: V(active), V(ignored) for a ClusterPolicy beside an older one, V(disabled) for an NVIDIADriver
+            that the ClusterPolicy does not use, V(conflict) where objects contradict each other.
           returned: always
           type: str
         state:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
 
 KINDS = {
     "ClusterPolicy": ("nvidia.com", "v1", "clusterpolicies"),
@@ -157,3 +158,48 @@ def test_the_cuda_toolkit_reaches_nodes_and_a_policy_without_it_takes_its_pods_a
     gone = facts.stack({})
     assert not gone["failed"], gone["msg"]
     assert facts.get("DaemonSet", "gpufleet-cuda-toolkit") is None
+
+
+NODE_CLASS = {"type": "object", "required": ["group", "kind", "name"], "properties": {
+    name: {"type": "string", "minLength": 1} for name in ("group", "kind", "name")}}  # fmt: skip
+
+
+def karpenter(kind: str, group: str, plural: str) -> dict[str, Any]:
+    """A CRD like Karpenter's, as strict about the class of nodes."""
+    loose: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    spec = loose
+    if kind == "NodePool":
+        inner = {**loose, "required": ["nodeClassRef"], "properties": {"nodeClassRef": NODE_CLASS}}
+        spec = {**loose, "properties": {"template": {**loose, "properties": {"spec": inner}}}}
+    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
+    made_ = crd("ClusterPolicy")
+    made_["metadata"]["name"] = f"{plural}.{group}"
+    made_["spec"]["group"] = group
+    made_["spec"]["names"] = {"kind": kind, "plural": plural, "singular": kind.lower()}
+    made_["spec"]["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
+    return made_
+
+
+@pytest.mark.rows("S27")
+def test_a_node_pool_for_gpus_is_made_changed_and_taken_away_with_the_policy(facts: Fleet) -> None:
+    pools = (("NodePool", "karpenter.sh", "nodepools"), ("EC2NodeClass", "karpenter.k8s.aws", "ec2nodeclasses"))
+    names = [f"crd/{plural}.{group}" for _kind, group, plural in pools]
+    for pool in pools:
+        facts.kubectl("apply", "-f", "-", user="admin", text=json.dumps(karpenter(*pool)))
+    facts.kubectl("wait", "--for=condition=Established", *names, "--timeout=60s", user="admin")
+    try:
+        objects = example()
+        done = facts.stack({"extraObjects": objects})
+        assert not done["failed"], done["msg"]
+        live = facts.get("NodePool", "gpu", namespace="")
+        assert live["spec"]["limits"] == {"nvidia.com/gpu": 64}
+        assert live["spec"]["template"]["spec"]["nodeClassRef"]["group"] == "karpenter.k8s.aws"
+        assert facts.stack({"extraObjects": objects})["plan"] == []
+        objects[0]["spec"]["limits"]["nvidia.com/gpu"] = 8
+        changed = facts.stack({"extraObjects": objects})
+        assert [action["target"] for action in changed["plan"]] == ["NodePool gpu"]
+        assert not facts.stack({})["failed"]
+        assert facts.get("NodePool", "gpu", namespace="") is None
+        assert facts.get("EC2NodeClass", "gpu", namespace="") is None
+    finally:
+        facts.kubectl("delete", *names, "--timeout=60s", user="admin")
