@@ -136,7 +136,7 @@ def _image(tree: Mapping[str, Any], values: Dict[str, Any]) -> None:
     elif tag not in (MISSING, None, ""):
         put(values, "devicePlugin.repository", "nvcr.io/nvidia")
         put(values, "devicePlugin.image", "k8s-device-plugin")
-    given = tree.get("imagePullSecrets")
+    given: Any = tree.get("imagePullSecrets")
     secrets = [one.get("name") if isinstance(one, Mapping) else one for one in given] if _is_list(given) else given
     if secrets:
         put(values, "devicePlugin.imagePullSecrets", secrets)
