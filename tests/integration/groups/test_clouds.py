@@ -108,6 +108,7 @@ def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds,
     assert (again["failed"], again["plan"]) == (False, [])
 
 
+@pytest.mark.long
 @pytest.mark.rows("S55")
 @pytest.mark.parametrize(
     ("name", "without", "layer"),
