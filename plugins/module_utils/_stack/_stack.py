@@ -47,6 +47,7 @@ from ._facts import (
     with_hardware,
     with_nodes,
 )
+from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
 from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
@@ -214,6 +215,8 @@ class StackRun:
         self.request.progress("reading the cluster")
         self._read()
         self._name_configs()
+        if self.policy.driver.enabled and self.whole:
+            self.planner.driverless = driverless(self.connection, self.nodes, self.request.namespace)
         first = self._plan()
         relabel = self._relabel_plan()
         self._refuse()

@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _host_drivers
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
 
@@ -203,3 +205,40 @@ def test_a_node_pool_for_gpus_is_made_changed_and_taken_away_with_the_policy(fac
         assert facts.get("EC2NodeClass", "gpu", namespace="") is None
     finally:
         facts.kubectl("delete", *names, "--timeout=60s", user="admin")
+
+
+@pytest.mark.rows("P137", "L11")
+def test_the_mark_of_a_hosts_driver_goes_once_no_driver_is_found_there(
+    facts: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_host_drivers, "SOUGHT", 2.0)
+    assert not facts.stack({})["failed"]
+    key, node = "nvidia.com/gpu.deploy.driver", "gpu-0001"
+
+    def pods(app: str) -> list[dict[str, Any]]:
+        mine = [p for p in facts.get("Pod") if p["spec"].get("nodeName") == node]
+        return [p for p in mine if p["metadata"]["labels"].get("app") == app and not gone(p)]
+
+    facts.kubectl("label", "--overwrite", "node", node, f"{key}=pre-installed", user="admin")
+    until(lambda: not pods("nvidia-driver-daemonset"))
+    (validator,) = pods("nvidia-operator-validator")
+    facts.kubectl("delete", "pod", "-n", facts.namespace, validator["metadata"]["name"], user="admin")
+    until(lambda: any(_host_drivers.seeks_in_vain([p], time.time()) for p in pods("nvidia-operator-validator")))
+    done = facts.stack({})
+    assert not done["failed"], done["msg"]
+    (action,) = [action for action in done["plan"] if action["id"] == f"Node/{node}:{key}"]
+    assert "there no more" in action["reason"]
+    assert facts.get("Node", node, namespace="")["metadata"]["labels"][key] == "true"
+    assert len(pods("nvidia-driver-daemonset")) == 1
+    assert all(row["ready"] for row in done["found"]["nodes"])
+
+
+def gone(pod: dict[str, Any]) -> bool:
+    return bool(pod["metadata"].get("deletionTimestamp"))
+
+
+def until(true: Callable[[], bool], seconds: float = 60.0) -> None:
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it does not come to it"
+        time.sleep(0.3)
