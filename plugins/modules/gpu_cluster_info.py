@@ -33,6 +33,11 @@ options:
       - JMESPath expression over RV(found), such as V(nodes[?!ready].name). Its result is returned as RV(result).
       - Needs the Python package C(jmespath) where the module runs.
     type: str
+  owners:
+    description: Whether to tell who set the GPU labels, annotations and taints of nodes, and when, as
+      RV(found.owners).
+    type: bool
+    default: false
   show_table:
     description: Whether the table of nodes is shown on the terminal, too.
     type: bool
@@ -236,6 +241,36 @@ found:
           description: Its message.
           returned: always
           type: str
+    owners:
+      description: Who set what on nodes, by node and key, as the API server has written it down.
+      returned: with O(owners)
+      type: list
+      elements: dict
+      contains:
+        node:
+          description: Name of the node.
+          returned: always
+          type: str
+        kind:
+          description: V(label), V(annotation) or V(taints). Taints are one list with one owner.
+          returned: always
+          type: str
+        key:
+          description: Key of the label or annotation. Empty for taints.
+          returned: always
+          type: str
+        manager:
+          description: Name by which the writer called itself, such as V(kubectl-taint), V(kubeadm) or V(gpufleet).
+          returned: always
+          type: str
+        operation:
+          description: V(Apply) or V(Update).
+          returned: always
+          type: str
+        time:
+          description: When it was last written, UTC.
+          returned: always
+          type: str
     runs:
       description: The last runs that wrote to the cluster, newest first. They are kept on the Lease C(gpufleet).
       returned: success
@@ -311,6 +346,7 @@ def main():
             CONNECTION,
             namespace={"type": "str", "default": "gpu-operator"},
             query={"type": "str"},
+            owners={"type": "bool", "default": False},
             show_table={"type": "bool", "default": False},
             progress_file={"type": "path"},
         ),

@@ -207,6 +207,22 @@ def test_a_node_pool_for_gpus_is_made_changed_and_taken_away_with_the_policy(fac
         facts.kubectl("delete", *names, "--timeout=60s", user="admin")
 
 
+@pytest.mark.rows("P130")
+def test_who_put_a_label_or_taint_on_a_node_is_told(facts: Fleet) -> None:
+    assert not facts.stack({})["failed"]
+    facts.kubectl("taint", "node", "gpu-0001", "nvidia.com/gpu=true:NoSchedule", user="admin")
+    try:
+        assert "owners" not in facts.run("gpu_cluster_info")["found"]
+        rows = facts.run("gpu_cluster_info", owners=True)["found"]["owners"]
+        who = {(row["node"], row["kind"], row["key"]): row["manager"] for row in rows}
+        assert who["gpu-0001", "taints", ""] == "kubectl-taint"
+        assert who["gpu-0001", "label", "nvidia.com/gpu.deploy.driver"] == "gpufleet"
+        assert who["gpu-0001", "label", "nvidia.com/gpu.product"] not in ("gpufleet", "kubectl-taint")
+        assert all(row["time"].endswith("Z") for row in rows)
+    finally:
+        facts.kubectl("taint", "node", "gpu-0001", "nvidia.com/gpu-", user="admin")
+
+
 @pytest.mark.rows("P137", "L11")
 def test_the_mark_of_a_hosts_driver_goes_once_no_driver_is_found_there(
     facts: Fleet, monkeypatch: pytest.MonkeyPatch
