@@ -117,6 +117,7 @@ class PartRun(StackRun):
     """A run over some operands. Objects of other operands are neither changed nor removed."""
 
     strict_configs = True
+    whole = False
 
     def __init__(
         self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
@@ -156,6 +157,9 @@ class PartRun(StackRun):
 
     def _problems(self) -> List[Finding]:
         return [finding for finding in super()._problems() if finding.id != "node-os-unknown"]  # drivers are not ours
+
+    def _unused_sizes(self, daemonsets: Sequence[Object]) -> List[Finding]:
+        return []  # they may be of the other operands
 
     def _nfd_findings(self) -> List[Finding]:
         return []

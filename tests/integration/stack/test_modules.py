@@ -100,6 +100,7 @@ def test_alone_it_waits_for_no_validator_on_nodes_whose_image_brings_driver_and_
         fleet.kubectl("label", "node", *nodes, *(f"{key}-" for key in labels), user="admin")
 
 
+@pytest.mark.rows("P108")
 def test_device_plugin_says_when_its_runtime_class_is_missing(facts):
     facts.empty()
     refused = facts.run("device_plugin")
