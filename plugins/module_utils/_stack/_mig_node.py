@@ -12,7 +12,6 @@ from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, Ref, path
 from .._kube._watch import Mirror, Query, until
-from .._nodes._keys import MIG_MANAGER
 from .._nodes._mig_guard import gpu_pods, name_of
 from .._nodes._mig_pause import (
     FAILED,
@@ -32,7 +31,8 @@ from ._facts import slim_node
 from ._journal import Journal
 from ._request import Progress, Request
 
-_POLL = 5.0  # seconds between tries to evict
+MIG_MANAGER = "nvidia-mig-manager"
+_POLL = 5.0  # seconds between looks, and that one eviction is tried
 
 
 def mig_node(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
@@ -68,7 +68,7 @@ class _Run:
         pods = self._pods()
         users = gpu_pods(pods, self.request.namespace)
         self.journal.found.update(node=self.name, user_pods=sorted(map(name_of, users)), clients=[])
-        self._refuse([*self._manager(node), *self._busy(users)])
+        self._refuse([*self._manager(pods), *self._busy(users)])
         patch = pause(node, self.outcome)
         gone = validators(pods)
         evicted = users if self.user_pods == "evict" else []
@@ -86,8 +86,9 @@ class _Run:
         self.journal.verified.append(Check(f"Node/{self.name}", True, "no pod on it holds a GPU"))
         return self.journal.result()
 
-    def _manager(self, node: Object) -> List[Finding]:
-        if (node["metadata"].get("labels") or {}).get(MIG_MANAGER) != "true":
+    def _manager(self, pods: Sequence[Object]) -> List[Finding]:
+        """By its pod: the node's deploy label stays true where the manager is switched off."""
+        if not [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("app") == MIG_MANAGER]:
             return []
         detail = "the MIG manager looks after its layout, and two programs must not change the same GPU"
         remedy = "Use gpu_nodes for it, or set migManager.enabled to false in the policy."
@@ -163,7 +164,7 @@ class _Run:
             }
             where = path("Pod", str(meta["namespace"]), str(meta["name"]), "eviction")
             try:
-                self.connection.request("POST", where, body=body, deadline=Deadline(0.0))
+                self.connection.request("POST", where, body=body, deadline=Deadline(_POLL), idempotent=True)
                 self.journal.done.append(f"evict {name_of(pod)}")
             except ApiError as error:
                 if error.status not in (404, 429):

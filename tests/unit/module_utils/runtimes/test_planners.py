@@ -89,7 +89,7 @@ def test_the_kubelets_cgroup_driver_counts_where_no_runtime_tells() -> None:
     assert runtimes["nvidia"]["options"] == {"BinaryName": P, "SystemdCgroup": True}
 
 
-@pytest.mark.rows("P017", "H084")
+@pytest.mark.rows("P017", "H084", "H074")
 def test_a_flag_of_dockerd_that_says_the_same_is_refused() -> None:
     files = Given({_docker.CONFIG: "{}"})
     flags = ["/usr/bin/dockerd", "--default-runtime=runc"]
