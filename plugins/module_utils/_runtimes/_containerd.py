@@ -230,7 +230,12 @@ class Planner:
             found: Dict[str, Any] = meant(table(self._built_in.get(name)))
             if found and not self._wanted.systemd_cgroup:
                 return found
-        return {}
+        return {} if self._has_default(others) else self._plain()
+
+    def _plain(self) -> Dict[str, Any]:
+        """runc where nothing tells how it was."""
+        options = {"options": {"SystemdCgroup": True}} if self._wanted.systemd_cgroup else {}
+        return {"runtime_type": RUNC, **options}
 
     def _settings(self, others: Effective, now: Effective) -> Dict[str, Any]:
         """All that has to hold below the table ``containerd`` of the plugin, besides runtimes."""
@@ -254,7 +259,13 @@ class Planner:
             and all(at(now.cri, "containerd", key) == value for key, value in settings.items())
             and (not self._cdi() or now.cdi() is True)
             and not (self._wanted.default is False and now.default == self._wanted.name)
+            and self._has_default(now)
         )
+
+    def _has_default(self, now: Effective) -> bool:
+        """Whether the default runtime is there: files that define another one alone take the built-in runc away, and
+        the CRI plugin does not start then."""
+        return _merges(self._daemon) or not now.runtimes or (now.default or "runc") in now.runtimes
 
     # --- Where it lands -------------------------------------------------------------------------------------------
 
@@ -332,9 +343,9 @@ class Planner:
         if _merges(self._daemon):
             return
         name = str(settings.get("default_runtime_name") or below.default or "runc")
-        needed = {name, "runc"} if not below.runtimes else set()
-        for one in sorted(needed - {self._wanted.name}):
-            kept = meant(table(self._built_in.get(one))) or ({"runtime_type": RUNC} if one == "runc" else {})
+        needed = {name} if below.runtimes else {name, "runc"}
+        for one in sorted(needed - {self._wanted.name, *below.runtimes}):
+            kept = meant(table(self._built_in.get(one))) or (self._plain() if one == "runc" else {})
             if kept:
                 runtimes[one] = kept
 

@@ -170,7 +170,14 @@ def _containerd_of(merged: Mapping[str, Any]) -> Dict[str, Any]:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], wanted: Wanted) -> List[str]:
     """Paths of a daemon's merged configuration that differ, besides what was to be changed."""
-    return _differences(_others(before, wanted), _others(after, wanted), "")
+    old, new = _others(before, wanted), _others(after, wanted)
+    for plugin in _CRI_PLUGINS:
+        # A default runtime that was not there, so that the plugin could not start, is put back.
+        there = table(at(before, "plugins", plugin, "containerd"))
+        default = str(there.get("default_runtime_name") or "runc")
+        if there and default not in table(there.get("runtimes")):
+            table(at(new, "plugins", plugin, "containerd", "runtimes")).pop(default, None)
+    return _differences(meant(old) or {}, meant(new) or {}, "")
 
 
 def _others(merged: Mapping[str, Any], wanted: Wanted) -> Any:

@@ -175,10 +175,10 @@ def test_pods_that_nobody_makes_anew_are_not_evicted(fleet) -> None:
     offset = fleet.offset()
     try:
         refused = fleet.run("mig_node", node=NODE, state="paused", user_pods="evict")
+        assert "nobody makes these pods anew, so they are not evicted: default/bare" in refused["msg"]
+        assert fleet.writes(offset) == []
     finally:
         fleet.kubectl("delete", "pod", "bare", "-n", "default", "--grace-period=0", "--force", user="admin")
-    assert "nobody makes these pods anew, so they are not evicted: default/bare" in refused["msg"]
-    assert fleet.writes(offset) == []
 
 
 def test_nodes_of_the_mig_manager_and_nodes_that_are_not_there_are_refused(facts) -> None:
