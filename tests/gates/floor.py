@@ -24,7 +24,7 @@ from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT, FLOO
 # Without versions where pip finds the newest that this Python can have.
 PYTHON_NEEDS = (
     "PyYAML", "cryptography", "hypothesis", "jmespath", "kubernetes", "kubernetes-validate", "nvidia-ml-py", "pytest",
-    "tomli", "tomlkit",
+    "pytest-xdist", "tomli", "tomlkit",
 )  # fmt: skip
 # What ansible-core 2.18 runs on; the testbed itself wants 3.11 or newer.
 ANSIBLE_PYTHONS = ("3.13", "3.12", "3.11")
@@ -69,7 +69,7 @@ def prove_python() -> int:
         return 0
     at_floor = environment(f"python-{FLOOR}", python, PYTHON_NEEDS)
     pytest = (at_floor, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--hypothesis-profile=floor")
-    return run(*pytest, "tests/unit/module_utils", "-m", "not long")
+    return run(*pytest, "tests/unit/module_utils", "-n", "2", "-m", "not long")
 
 
 def prove_ansible() -> int:
