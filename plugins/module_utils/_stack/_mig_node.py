@@ -12,7 +12,7 @@ from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, Ref, path
 from .._kube._watch import Mirror, Query, until
-from .._nodes._mig_guard import gpu_pods, name_of
+from .._nodes._mig_guard import Pod, gpu_pods, name_of
 from .._nodes._mig_pause import (
     FAILED,
     PENDING,
@@ -86,7 +86,7 @@ class _Run:
         self.journal.verified.append(Check(f"Node/{self.name}", True, "no pod on it holds a GPU"))
         return self.journal.result()
 
-    def _manager(self, pods: Sequence[Object]) -> List[Finding]:
+    def _manager(self, pods: Sequence[Pod]) -> List[Finding]:
         """By its pod: the node's deploy label stays true where the manager is switched off."""
         if not [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("app") == MIG_MANAGER]:
             return []
@@ -94,7 +94,7 @@ class _Run:
         remedy = "Use gpu_nodes for it, or set migManager.enabled to false in the policy."
         return [Finding("mig.manager", ERROR, detail, f"Node/{self.name}", "node", remedy)]
 
-    def _busy(self, users: Sequence[Object]) -> List[Finding]:
+    def _busy(self, users: Sequence[Pod]) -> List[Finding]:
         target = f"Node/{self.name}"
         names = ", ".join(sorted(map(name_of, users)))
         if users and self.user_pods == "refuse":
@@ -140,7 +140,7 @@ class _Run:
                     raise self._late(f"{len(left)} GPU clients did not go away", left)
                 mirror.wait(min(_POLL, limit.left))
 
-    def _held(self, pods: Sequence[Object]) -> List[str]:
+    def _held(self, pods: Sequence[Pod]) -> List[str]:
         left = [*clients(self._node(), pods), *(name_of(pod) for pod in gpu_pods(pods, self.request.namespace))]
         self.journal.found["clients"] = left
         if left:
@@ -151,7 +151,7 @@ class _Run:
         shown = ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
         return self.journal.failure(f"Node {self.name}: {what}: {shown}")
 
-    def _evict(self, users: Sequence[Object]) -> None:
+    def _evict(self, users: Sequence[Pod]) -> None:
         """Ask for each once; what a disruption budget refuses now is asked for again later. Raises KubeError."""
         for pod in users:
             meta = pod["metadata"]
@@ -170,7 +170,7 @@ class _Run:
                 if error.status not in (404, 429):
                     raise
 
-    def _delete(self, pods: Sequence[Object]) -> None:
+    def _delete(self, pods: Sequence[Pod]) -> None:
         for pod in pods:
             where = path("Pod", str(pod["metadata"]["namespace"]), str(pod["metadata"]["name"]))
             try:
@@ -251,5 +251,5 @@ class _Run:
             raise Failure(refusal(findings), self.journal.result(), self.journal.done, self.journal.remaining)
 
 
-def _removal(verb: str, pod: Object, reason: str) -> Action:
+def _removal(verb: str, pod: Pod, reason: str) -> Action:
     return Action(f"{verb} {name_of(pod)}", verb, f"Pod {name_of(pod)}", reason, disruptive=verb == "evict")
