@@ -177,7 +177,8 @@ class Work:
 
     @property
     def _what(self) -> Exchange:
-        return Exchange(self._todo.packages.pins, tuple(self._todo.packages.remove))
+        packages = self._todo.packages
+        return Exchange(packages.pins, tuple(packages.remove), packages.along)
 
     def _mend(self) -> None:
         """What a killed run of the package manager left half done."""
