@@ -179,10 +179,9 @@ class Work:
     @property
     def _what(self) -> Exchange:
         """The one transaction in which the driver is exchanged."""
-        gone = self._old_pinning if self._todo.packages.first else ()
-        return Exchange(
-            self._todo.packages.pins, tuple(name for name in self._todo.packages.remove if name not in gone)
-        )
+        packages = self._todo.packages
+        gone = self._old_pinning if packages.first else ()
+        return Exchange(packages.pins, tuple(one for one in packages.remove if one not in gone), packages.along)
 
     @property
     def _old_pinning(self) -> Tuple[str, ...]:

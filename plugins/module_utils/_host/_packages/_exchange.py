@@ -12,8 +12,10 @@ carry_out("apt", runner, what)
 from __future__ import annotations
 
 import re
+import tempfile
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
@@ -21,6 +23,7 @@ from ._apt import ENV as QUIET
 from ._apt import KEEP, LOCK
 from ._shared import INSTALL, checked, pinned, told
 
+_PREFERENCES = "/etc/apt/preferences"
 _APT_WHY = ("E:", "dpkg: error")
 _DNF_WHY = ("Error:", "No match for argument:", "Problem", "- ", "nothing provides")
 _ZYPPER_WHY = ("Problem:", "nothing provides", "No provider of", "Package '")
@@ -33,10 +36,15 @@ _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 
 @dataclass(frozen=True)
 class Exchange:
-    """``pins``: package -> full version; ``remove``: what goes in the same transaction."""
+    """``pins``: package -> full version; ``remove``: what goes in the same transaction.
+
+    ``along``: package -> the version that it gets where it comes as a dependency. apt alone needs it: it would take the
+    newest, and then tell that this does not go with the rest.
+    """
 
     pins: Mapping[str, str] = field(default_factory=dict)
     remove: Tuple[str, ...] = ()
+    along: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def empty(self) -> bool:
@@ -91,9 +99,26 @@ def _run(manager: str, runner: Runner, what: Exchange, options: Sequence[str], v
 def _apt(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
     words = [*pinned(what.pins, "="), *(f"{name}-" for name in checked(what.remove))]
     more = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *options)
-    return runner.run(
-        ["apt-get", "install", "-q", "-y", *more, *LOCK, *KEEP, *words], check=False, timeout=INSTALL, env=QUIET
-    )
+    with _preferences(what.along) as path:
+        own = ("-o", f"Dir::Etc::preferences={path}") if path else ()
+        argv = ["apt-get", "install", "-q", "-y", *more, *own, *LOCK, *KEEP, *words]
+        return runner.run(argv, check=False, timeout=INSTALL, env=QUIET)
+
+
+@contextmanager
+def _preferences(along: Mapping[str, str]) -> Iterator[str]:
+    """A file of preferences for one transaction, with those of the host behind ours; "" where none is needed."""
+    if not along:
+        yield ""
+        return
+    pinned(along, "=")  # names and versions are what they should be
+    with tempfile.NamedTemporaryFile("w", prefix="gpufleet-", encoding="utf-8", errors="surrogateescape") as file:
+        for name, version in along.items():
+            file.write(f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n\n")
+        with suppress(FileNotFoundError), open(_PREFERENCES, encoding="utf-8", errors="surrogateescape") as own:
+            file.write(own.read())
+        file.flush()
+        yield file.name
 
 
 def _apt_foresee(runner: Runner, what: Exchange) -> Outlook:
