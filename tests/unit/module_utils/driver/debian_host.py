@@ -82,6 +82,7 @@ class DebianHost(Machine):
         self.builds = True
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
         self.rebuilt = 0
+        self.today = ""
         self.version = ""
         self._status()
 
@@ -102,7 +103,14 @@ class DebianHost(Machine):
 
     def go(self, check: bool = False, **params: Any) -> Outcome:
         """A run of the module."""
-        tools = Tools(runner=self, files=lambda root: self.files, live=lambda root: True, opener=no_nvml, asks=False)  # type: ignore[arg-type]
+        tools = Tools(
+            runner=self,
+            files=lambda root: self.files,
+            live=lambda root: True,
+            opener=no_nvml,
+            asks=False,
+            today=self.today,
+        )  # type: ignore[arg-type]
         return nvidia_driver({**PARAMS, "root": str(self.root), **params}, check, lambda line: None, tools)
 
     def writes(self) -> list[str]:
