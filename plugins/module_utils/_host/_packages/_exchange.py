@@ -31,6 +31,7 @@ _APT_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+) .*)?
 _SOLVABLE = re.compile(r"<solvable\b[^>]*\btype=\"package\"[^>]*>")
 _ATTRIBUTE = re.compile(r"\b(name|edition)=\"([^\"]*)\"")
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686")
+_SHELL_FAILED = 3  # no status that dnf itself has
 _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 
 
@@ -141,7 +142,10 @@ def _dnf(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
         return runner.run([*words, "install", *wanted], check=False, timeout=INSTALL)
     # The only way to install and remove in one transaction: its shell.
     script = [f"remove {' '.join(checked(what.remove))}", *([f"install {' '.join(wanted)}"] if wanted else []), "run"]
-    return runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    done = runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    # It ends well whatever became of its lines, and goes on with the next ones.
+    failed = not done.rc and re.search(r"^\s*(Error:|Problem)", done.err, re.MULTILINE)
+    return Done(done.argv, _SHELL_FAILED, done.out, done.err) if failed else done
 
 
 def _dnf_foresee(runner: Runner, what: Exchange) -> Outlook:
