@@ -27,7 +27,7 @@ STREAM = "stream"  # the module stream that was enabled before us
 #: Installed before the old driver is touched: they change nothing that runs.
 _BEFORE = ("prerequisite", "headers", "pinning")
 
-_PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
+PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
 
 Candidates = Mapping[str, Sequence[str]]
 
@@ -51,7 +51,6 @@ class Packages:
     version: str = ""
     first: Dict[str, str] = field(default_factory=dict)
     pins: Dict[str, str] = field(default_factory=dict)
-    along: Dict[str, str] = field(default_factory=dict)
     remove: List[str] = field(default_factory=list)
     unhold: List[str] = field(default_factory=list)
     hold: List[str] = field(default_factory=list)
@@ -82,7 +81,7 @@ def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
     there = {upstream(seen.installed.get(name, "")) for name in _exact(wanted)}
     version = there.pop() if len(there) == 1 else ""
     missing = [one.name for one in wanted.packages if one.name not in seen.installed and one.role != "pinning"]
-    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(_PINNING)]
+    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(PINNING)]
     others = [one for name, one in of_driver(seen.installed).items() if upstream(one) != version]
     if not version or missing or others or leaving or asked == LATEST:
         return ""
@@ -148,7 +147,6 @@ def plan(
         result.findings.append(_not_there(lacking, have, version, wanted))
     result.remove = _leaving(wanted, seen)
     _siblings(result, wanted, seen, candidates)
-    result.along = _along(result, wanted, seen, candidates)
     if wanted.stream and wanted.stream != seen.stream:
         result.stream = wanted.stream
     _holds(result, wanted, seen, hold)
@@ -200,16 +198,6 @@ def _siblings(result: Packages, wanted: PackageSet, seen: Seen, candidates: Cand
         full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
         if full:
             result.pins[name] = full
-
-
-def _along(result: Packages, wanted: PackageSet, seen: Seen, candidates: Candidates) -> Dict[str, str]:
-    """Packages of the driver that nobody asked for get its version too, where others bring them."""
-    found = {}
-    for name in wanted.siblings:
-        full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
-        if full and name not in seen.installed and name not in result.pins:
-            found[name] = full
-    return found
 
 
 # --- Holds ------------------------------------------------------------------------------------------------------------
