@@ -179,9 +179,9 @@ class Work:
     @property
     def _what(self) -> Exchange:
         """The one transaction in which the driver is exchanged."""
+        gone = self._old_pinning if self._todo.packages.first else ()
         packages = self._todo.packages
-        gone = self._old_pinning if packages.first else ()
-        return Exchange(packages.pins, tuple(one for one in packages.remove if one not in gone), packages.along)
+        return Exchange(packages.pins, tuple(name for name in packages.remove if name not in gone), packages.version)
 
     @property
     def _old_pinning(self) -> Tuple[str, ...]:

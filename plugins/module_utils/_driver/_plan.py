@@ -51,7 +51,6 @@ class Packages:
     version: str = ""
     first: Dict[str, str] = field(default_factory=dict)
     pins: Dict[str, str] = field(default_factory=dict)
-    along: Dict[str, str] = field(default_factory=dict)
     remove: List[str] = field(default_factory=list)
     unhold: List[str] = field(default_factory=list)
     hold: List[str] = field(default_factory=list)
@@ -148,7 +147,6 @@ def plan(
         result.findings.append(_not_there(lacking, have, version, wanted))
     result.remove = _leaving(wanted, seen)
     _siblings(result, wanted, seen, candidates)
-    result.along = _along(result, wanted, seen, candidates)
     if wanted.stream and wanted.stream != seen.stream:
         result.stream = wanted.stream
     _holds(result, wanted, seen, hold)
@@ -200,16 +198,6 @@ def _siblings(result: Packages, wanted: PackageSet, seen: Seen, candidates: Cand
         full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
         if full:
             result.pins[name] = full
-
-
-def _along(result: Packages, wanted: PackageSet, seen: Seen, candidates: Candidates) -> Dict[str, str]:
-    """Packages of the driver that nobody asked for get its version too, where others bring them."""
-    found = {}
-    for name in wanted.siblings:
-        full = next((one for one in candidates.get(name, ()) if upstream(one) == result.version), "")
-        if full and name not in seen.installed and name not in result.pins:
-            found[name] = full
-    return found
 
 
 # --- Holds ------------------------------------------------------------------------------------------------------------

@@ -82,8 +82,7 @@ class Shop:
             seen = self.seen([one.name for one in packages.packages], packages.stream != "")
         missing = [one.name for one in packages.packages if one.name not in seen.installed]
         moving = self._moving(packages, seen, version)
-        coming = [name for name in packages.siblings if name not in seen.installed] if missing or moving else []
-        candidates = self._asked([*missing, *moving, *coming], version)
+        candidates = self._asked([*missing, *moving], version)
         return plan(packages, seen, candidates, version, self._request.hold, self._request.accept), seen
 
     def _moving(self, packages: PackageSet, seen: Seen, version: str) -> List[str]:

@@ -24,6 +24,7 @@ from ._apt import KEEP, LOCK
 from ._shared import INSTALL, checked, pinned, told
 
 _PREFERENCES = "/etc/apt/preferences"
+_OF_DRIVER = "*nvidia* *cuda* libnvsdm*"  # with the driver's version, that is: others have numbers of their own
 _APT_WHY = ("E:", "dpkg: error")
 _DNF_WHY = ("Error:", "No match for argument:", "Problem", "- ", "nothing provides")
 _ZYPPER_WHY = ("Problem:", "nothing provides", "No provider of", "Package '")
@@ -31,6 +32,7 @@ _APT_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+) .*)?
 _SOLVABLE = re.compile(r"<solvable\b[^>]*\btype=\"package\"[^>]*>")
 _ATTRIBUTE = re.compile(r"\b(name|edition)=\"([^\"]*)\"")
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686")
+_SHELL_FAILED = 3  # no status that dnf itself has
 _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 
 
@@ -38,13 +40,13 @@ _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 class Exchange:
     """``pins``: package -> full version; ``remove``: what goes in the same transaction.
 
-    ``along``: package -> the version that it gets where it comes as a dependency. apt alone needs it: it would take the
-    newest, and then tell that this does not go with the rest.
+    ``along``: NVIDIA's version, of packages of the driver that come as dependencies. apt alone needs it: it would take
+    the newest, and then tell that this does not go with the rest.
     """
 
     pins: Mapping[str, str] = field(default_factory=dict)
     remove: Tuple[str, ...] = ()
-    along: Mapping[str, str] = field(default_factory=dict)
+    along: str = ""
 
     @property
     def empty(self) -> bool:
@@ -106,15 +108,14 @@ def _apt(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
 
 
 @contextmanager
-def _preferences(along: Mapping[str, str]) -> Iterator[str]:
+def _preferences(version: str) -> Iterator[str]:
     """A file of preferences for one transaction, with those of the host behind ours; "" where none is needed."""
-    if not along:
+    if not version:
         yield ""
         return
-    pinned(along, "=")  # names and versions are what they should be
+    pinned({"nvidia": version}, "=")  # it looks as versions do
     with tempfile.NamedTemporaryFile("w", prefix="gpufleet-", encoding="utf-8", errors="surrogateescape") as file:
-        for name, version in along.items():
-            file.write(f"Package: {name}\nPin: version {version}\nPin-Priority: 1001\n\n")
+        file.write(f"Package: {_OF_DRIVER}\nPin: version {version}-*\nPin-Priority: 1001\n\n")
         with suppress(FileNotFoundError), open(_PREFERENCES, encoding="utf-8", errors="surrogateescape") as own:
             file.write(own.read())
         file.flush()
@@ -141,7 +142,10 @@ def _dnf(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
         return runner.run([*words, "install", *wanted], check=False, timeout=INSTALL)
     # The only way to install and remove in one transaction: its shell.
     script = [f"remove {' '.join(checked(what.remove))}", *([f"install {' '.join(wanted)}"] if wanted else []), "run"]
-    return runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    done = runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    # It ends well whatever became of its lines, and goes on with the next ones.
+    failed = not done.rc and re.search(r"^\s*(Error:|Problem)", done.err, re.MULTILINE)
+    return Done(done.argv, _SHELL_FAILED, done.out, done.err) if failed else done
 
 
 def _dnf_foresee(runner: Runner, what: Exchange) -> Outlook:
