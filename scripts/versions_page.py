@@ -172,7 +172,23 @@ def _system(system: System, table: Table) -> str:
     for (source, flavour, text), (branches, gpus) in found.items():
         rows.setdefault((_ranges(tuple(sorted(branches))), _span(gpus), flavour, text), []).append(source)
     header = ("source", "branches", "GPUs", "kernel modules", "packages, or why there are none")
-    return table(header, [(", ".join(names), *row) for row, names in rows.items()])
+    told = [f"- {note}" for note in _notes(system)]
+    return "\n".join([table(header, [(", ".join(names), *row) for row, names in rows.items()]), "", *told])
+
+
+def _notes(system: System) -> list[str]:
+    """What every set of the system says, and what has to be enabled for it."""
+    notes: dict[str, dict[str, None]] = {}
+    for source, branch in product(catalog.sources(system), BRANCHES):
+        for flavour in matrix.BRANCHES[branch].flavours:
+            try:
+                found = catalog.packages(system, Wanted(branch, "", flavour, source))
+            except catalog.Refusal:
+                continue
+            needed = ", ".join(found.repositories)
+            for note in (*found.notes, *([f"Repositories that have to be enabled: {needed}."] if needed else [])):
+                notes.setdefault(note, {})[source] = None
+    return [f"{', '.join(names)}: {note}" for note, names in notes.items()]
 
 
 def _span(gpus: set[str]) -> str:

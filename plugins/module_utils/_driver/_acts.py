@@ -174,6 +174,8 @@ class Reader:
     def _why(self, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> str:
         """Why the running kernel needs its modules anew; "" where it has what is wanted."""
         driver = self._found.state.driver
+        if not self._found.gpus:
+            return ""  # an image, or a host that waits for its GPUs
         if not driver.version:
             return f"Driver {goal.version} is not loaded."
         if driver.version != goal.version:

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from typing import Iterable, List, Sequence, Tuple
 
 KERNEL = "kernel"
@@ -43,9 +42,8 @@ class PackageSet:
     """The packages of a driver, in the order in which roles are needed: pinning goes first, see :data:`PINNING`.
 
     ``stream``: module stream of dnf, "" for none. ``holds``: names to hold or lock. ``leaves``: patterns of packages
-    that must go first; none of the set's own matches. ``module``: kernel module. ``siblings``: packages that are of the
-    driver's version too where they are installed or come as dependencies; never asked for. ``repositories``: those of
-    the distribution that have to be enabled. ``build``: whether the module is built on the host.
+    that must go first; none of the set's own matches. ``module``: kernel module. ``repositories``: those of the
+    distribution that have to be enabled. ``build``: whether the module is built on the host.
     """
 
     packages: Tuple[Package, ...]
@@ -54,16 +52,11 @@ class PackageSet:
     leaves: Tuple[str, ...] = ()
     module: str = "nvidia"
     notes: Tuple[str, ...] = ()
-    siblings: Tuple[str, ...] = ()
     repositories: Tuple[str, ...] = ()
     build: bool = True
 
     def names(self, *roles: str) -> Tuple[str, ...]:
         return tuple(one.name for one in self.packages if not roles or one.role in roles)
-
-    def leaving(self, installed: Iterable[str]) -> List[str]:
-        """Installed packages that have to go before these can come."""
-        return sorted(name for name in installed if any(fnmatchcase(name, pattern) for pattern in self.leaves))
 
 
 def exact(role: str, *names: str) -> List[Package]:

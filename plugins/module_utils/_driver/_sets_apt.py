@@ -43,7 +43,6 @@ _DISPLAY = (
     "xserver-xorg-video-nvidia",
 )
 _STEMS = (*_FLAVOURED, *_USER, *_DISPLAY, "libnvidia-fbc1", "libnvidia-gpucomp")
-_SIBLINGS = ("libnvidia-gpucomp", "libnvidia-fbc1", *_DISPLAY)
 _NUMBERED = "[0-9][0-9][0-9]"
 _PRECOMPILED = ("linux-modules-nvidia-*", "linux-objects-nvidia-*", "linux-signatures-nvidia-*")
 
@@ -83,16 +82,11 @@ def ubuntu(system: System, wanted: Wanted) -> PackageSet:
     packages += companions(system, wanted)
     if not prebuilt:
         packages += _ubuntu_build(system)
-    names = {one.name for one in packages}
-    siblings = [f"{stem}{suffix}" for stem in _SIBLINGS] + [f"nvidia-driver{suffix}{o}"]
-    if suffix and wanted.version:
-        siblings.append(f"nvidia-firmware{suffix}-{wanted.version}")
     return PackageSet(
         packages=tuple(packages),
         holds=tuple(one.name for one in packages if one.exact),
         leaves=unique([*_ubuntu_leaves(system, wanted, suffix, o), *companions_leave(system, wanted)]),
         notes=_ubuntu_notes(system, wanted),
-        siblings=tuple(name for name in siblings if name not in names),
         build=not prebuilt,
     )
 
@@ -217,21 +211,6 @@ def _ubuntu_notes(system: System, wanted: Wanted) -> Tuple[str, ...]:
 
 #: Branches of Debian's own packages, by release; 470 has names of its own.
 DEBIAN_BRANCHES = {"12": (535, 470), "13": (550,)}
-_DEBIAN_SIBLINGS = (
-    "firmware-nvidia-gsp",
-    "libcuda1",
-    "libcudadebugger1",
-    "libnvidia-cfg1",
-    "libnvidia-gpucomp",
-    "libnvidia-ml1",
-    "libnvidia-nvvm4",
-    "libnvidia-ptxjitcompiler1",
-    "nvidia-driver-libs",
-    "nvidia-kernel-support",
-    "nvidia-modprobe",
-    "nvidia-persistenced",
-    "nvidia-smi",
-)
 #: Since this branch there are sets without a desktop.
 COMPUTE_SINCE = 560
 MIXED_NOTE = (
@@ -297,7 +276,6 @@ def _debian_nvidia(system: System, wanted: Wanted) -> PackageSet:
         kernel, other = other, kernel
     packages = [*pinning(wanted), *exact(KERNEL, kernel), *exact(USER, *_debian_user(wanted))]
     packages += [*companions(system, wanted), *_debian_headers(system)]
-    names = {one.name for one in packages}
     foreign = ("nvidia-open-kernel-dkms", "nvidia-tesla-[0-9]*", "nvidia-legacy-[0-9]*")
     old = () if wanted.branch >= COMPUTE_SINCE or wanted.use != COMPUTE else (WHOLE_NOTE,)
     return PackageSet(
@@ -309,7 +287,6 @@ def _debian_nvidia(system: System, wanted: Wanted) -> PackageSet:
             *(others("nvidia-[a-z]*-", str(wanted.branch), "") if wanted.branch < FIRST_UNSUFFIXED else ()),
         ),
         notes=(MIXED_NOTE, BUILD_NOTE, *old),
-        siblings=tuple(name for name in _DEBIAN_SIBLINGS if name not in names),
         repositories=("contrib",),
     )
 

@@ -16,7 +16,7 @@ from ._sets import FIRMWARE, HEADERS, KERNEL, PREREQUISITE, USER, Package, Packa
 from ._sets_apt import BUILD_NOTE, COMPUTE_SINCE, WHOLE_NOTE
 from ._sets_companions import companions
 from ._sets_companions import leaves as companions_leave
-from ._types import COMPUTE, DESKTOP, DISTRIBUTION, FULL, OPEN, PRECOMPILED, System, Wanted
+from ._types import COMPUTE, DESKTOP, DISTRIBUTION, FULL, LOCAL, NVIDIA, OPEN, PRECOMPILED, System, Wanted
 
 EL, FEDORA, AMAZON, AZURE = "el", "fedora", "amazon", "azure"
 
@@ -30,15 +30,6 @@ _OPEN_DKMS, _PROPRIETARY_DKMS = "kmod-nvidia-open-dkms", "kmod-nvidia-latest-dkm
 _FUSION = ("akmod-nvidia*", "xorg-x11-drv-nvidia*")
 _NVIDIA_BUILT = ("kmod-nvidia-[0-9]*", "kmod-nvidia-open-[0-9]*")
 _DESKTOP = ("nvidia-driver", "nvidia-driver-libs")
-_SIBLINGS = (
-    "libnvidia-fbc",
-    "libnvidia-gpucomp",
-    "nvidia-driver-libs",
-    "nvidia-settings",
-    "nvidia-xconfig",
-    "xorg-x11-nvidia",
-)
-_OLD_SIBLINGS = ("nvidia-driver-NVML", "nvidia-libXNVCtrl")
 RESET_NOTE = "Another stream is chosen by dnf module reset nvidia-driver, then enable, then distro-sync."
 LOCK_NOTE = (
     "There are no module streams: the locks are set before the first installation, so that it stays on the branch."
@@ -53,22 +44,19 @@ KEY_NOTE = (
 
 def rpm(system: System, wanted: Wanted, kind: str) -> PackageSet:
     """A set for EL, Fedora, Amazon Linux or Azure Linux, as ``kind`` says."""
-    modular = kind == AMAZON or (kind == EL and major(system) < 10)
+    modular = (kind == AMAZON or (kind == EL and major(system) < 10)) and wanted.source != DISTRIBUTION
     signed = wanted.source == DISTRIBUTION and kind in (EL, AZURE)
     build = not signed and wanted.source != PRECOMPILED
     kernel = _kernel(system, wanted, kind)
     packages = [*kernel, *_user(wanted), *companions(system, wanted)]
     packages += _prerequisites(system, kind, build)
     packages += _headers(system, kind) if build else []
-    names = {one.name for one in packages}
-    siblings = (*_SIBLINGS, *(_OLD_SIBLINGS if wanted.branch < COMPUTE_SINCE else ("libnvidia-ml", "libnvidia-cfg")))
     return PackageSet(
         packages=tuple(packages),
-        stream=_stream(wanted) if modular and wanted.source != DISTRIBUTION else "",
+        stream=_stream(wanted) if modular else "",
         holds=tuple(one.name for one in packages if one.exact),
         leaves=(*_leaves(wanted, {one.name for one in kernel}), *companions_leave(system, wanted)),
         notes=_notes(system, wanted, kind, modular),
-        siblings=tuple(name for name in siblings if name not in names),
         repositories=_repositories(system, kind) if build else (),
         build=build,
     )
@@ -196,7 +184,7 @@ def _notes(system: System, wanted: Wanted, kind: str, modular: bool) -> Tuple[st
     else:
         found.append(BUILD_NOTE)
     found.append(RESET_NOTE if modular else LOCK_NOTE)
-    if kind == EL and major(system) > 8:
+    if kind == EL and major(system) > 8 and wanted.source in (NVIDIA, LOCAL):
         found.append(NEWEST_NOTE)
     if wanted.use == COMPUTE and wanted.branch < COMPUTE_SINCE:
         found.append(WHOLE_NOTE)

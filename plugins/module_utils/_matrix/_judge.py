@@ -278,7 +278,7 @@ def _dcgm(wanted: FitSet, matrix: Matrix, today: str) -> Iterator[Verdict]:
         yield Verdict("dcgm_unknown", WARNING, f"DCGM {wanted.dcgm} is not in the matrix", told, "dcgm_unknown")
     elif branch and version_key(branch.cuda)[0] not in row.cuda:
         message = f"DCGM {wanted.dcgm} has no part for CUDA {branch.cuda} of driver {wanted.driver}"
-        yield Verdict("dcgm_too_old", ERROR, message, row.row())
+        yield Verdict("dcgm_too_old", ERROR, message, row.row(), "dcgm_too_old")
 
 
 def _kubernetes(wanted: FitSet, matrix: Matrix, today: str) -> Iterator[Verdict]:

@@ -112,7 +112,10 @@ REFUSALS = [
         alone(driver="580", cuda="13.0", architectures=("volta",)),
         "cuda_without_gpu", "error", "use CUDA 12.9 or older", "not for maxwell, pascal, volta", "",
     ),
-    (alone(driver="580.95.05", dcgm="3.3.9"), "dcgm_too_old", "error", "CUDA 13.0", "DCGM 3.3: CUDA 11, 12", ""),
+    (
+        alone(driver="580.95.05", dcgm="3.3.9"),
+        "dcgm_too_old", "error", "CUDA 13.0", "DCGM 3.3: CUDA 11, 12", "dcgm_too_old",
+    ),
     (alone(driver="580.95.05", dcgm="9.0.1"), "dcgm_unknown", "warning", "9.0.1", "4.6", "dcgm_unknown"),
     (alone(kubernetes="v1.29.4"), "kubernetes_too_old", "error", "1.29", "Kubernetes: from 1.32 on", ""),
     (
