@@ -111,6 +111,19 @@ options:
         type: str
         choices: [auto, drop_in, in_place, none]
         default: auto
+      restart_command:
+        description: Program and words that restart a daemon which no unit of systemd starts, such as
+          V([/etc/init.d/containerd, restart]). Without it such a daemon gets its files and is not restarted. A daemon
+          with a unit is restarted by systemd.
+        type: list
+        elements: str
+      user:
+        description:
+          - User of the host who runs Docker without root. The file is C(~/.config/docker/daemon.json), and is read and
+            written with that user's rights alone; the daemon is reloaded, or restarted by that user's systemd.
+          - The toolkit's setting C(nvidia-container-cli.no-cgroups) is switched on, unless O(toolkit_config) says
+            otherwise. Only for O(runtimes[].name=docker), and not in an image tree (O(root)).
+        type: str
   runtime_name:
     description: Name of the runtime, as pods and containers ask for it.
     type: str
@@ -127,6 +140,18 @@ options:
     description: Whether runtimes inject CDI devices. Those that do so by themselves need nothing.
     type: bool
     default: false
+  nri:
+    description:
+      - With V(true) runtimes get no NVIDIA runtime. Instead, the interface for NRI plugins is switched on where it is
+        off, for the NRI plugin of the toolkit's container. containerd 2 and CRI-O 1.30 have it on, so nothing is
+        changed or restarted there.
+      - Runtimes that know no NRI (Docker, podman) are left as they are. It excludes O(default_runtime) and O(cdi).
+    type: bool
+    default: false
+  selinux_devices:
+    description: Whether SELinux lets containers use device files (its boolean C(container_use_devices)), which podman's
+      containers need for GPUs. Without it the boolean stays as it is.
+    type: bool
   cdi_specs:
     description:
       - Whether CDI specifications are kept in one place, made anew when they do not fit the driver or the GPUs, and
@@ -213,6 +238,16 @@ EXAMPLES = r"""
       - name: docker
     default_runtime: true
 
+- name: Docker that a user runs without root, beside nothing else
+  gpufleet.nvidia.container_toolkit:
+    runtimes:
+      - name: docker
+        user: alice
+
+- name: NRI plugins instead of the NVIDIA runtime
+  gpufleet.nvidia.container_toolkit:
+    nri: true
+
 - name: An image tree
   gpufleet.nvidia.container_toolkit:
     root: /srv/images/gpu-node
@@ -273,7 +308,7 @@ plan:
       returned: always
       type: str
     target:
-      description: The file or the unit.
+      description: The file, the unit, or the boolean of SELinux.
       returned: always
       type: str
     reason:
@@ -285,7 +320,7 @@ plan:
       returned: always
       type: bool
     before:
-      description: Version of a package. Of files nothing; the diff has them.
+      description: Version of a package, value of a boolean. Of files nothing; the diff has them.
       returned: always
       type: raw
     after:
@@ -305,6 +340,10 @@ found:
       contains:
         name:
           description: Name, as in O(runtimes[].name).
+          returned: always
+          type: str
+        user:
+          description: Who runs it without root. Empty for the host's own.
           returned: always
           type: str
         unit:
@@ -413,12 +452,16 @@ def main():
                         "choices": ["auto", "drop_in", "in_place", "none"],
                         "default": "auto",
                     },
+                    "restart_command": {"type": "list", "elements": "str"},
+                    "user": {"type": "str"},
                 },
             },
             "runtime_name": {"type": "str", "default": "nvidia"},
             "runtime_path": {"type": "path", "default": "/usr/bin/nvidia-container-runtime"},
             "default_runtime": {"type": "bool"},
             "cdi": {"type": "bool", "default": False},
+            "nri": {"type": "bool", "default": False},
+            "selinux_devices": {"type": "bool"},
             "cdi_specs": {"type": "bool", "default": True},
             "cdi_spec": {
                 "type": "dict",

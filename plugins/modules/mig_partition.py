@@ -52,8 +52,12 @@ options:
     description: The content of such a file.
     type: dict
   name:
-    description: Label of the file to take. Without a file, name of a layout that this collection ships, such as
-      V(all-balanced), V(all-1g.10gb) or V(all-disabled).
+    description:
+      - Label of the file to take. Without a file, name of a layout that this collection ships, such as
+        V(all-balanced), V(all-1g.10gb) or V(all-disabled).
+      - Where NVIDIA's MIG manager of the host keeps the label that it applies at boot
+        (C(/etc/systemd/system/nvidia-mig-manager.service.d/override.conf)), it is written there too. A layout without a
+        name warns.
     type: str
   hooks_file:
     description: A file of hooks on the controller as mig-parted has them, of version v1, in YAML or JSON. Their
@@ -113,6 +117,7 @@ requirements:
   - nvidia-ml-py >= 12.560 (pynvml) on the host, and root
 seealso:
   - module: gpufleet.nvidia.gpu_nodes
+  - module: gpufleet.nvidia.mig_node
 """
 
 EXAMPLES = r"""

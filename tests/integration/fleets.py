@@ -29,6 +29,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._run i
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._gpu_nodes import gpu_nodes
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._info import gpu_cluster_info
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._mig_node import mig_node
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._parts import dcgm_exporter, device_plugin
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._stack import cluster_policy
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import document
@@ -47,6 +48,7 @@ MODULES: dict[str, Callable[..., Any]] = {
     "gpu_explain": gpu_explain,
     "gpu_quota": gpu_quota,
     "gpu_trial": gpu_trial,
+    "mig_node": mig_node,
     "stack_images": stack_images,
 }
 FAST = 200  # times faster than life

@@ -14,6 +14,7 @@ from .._host._packages._sources import differing
 from .._host._systemd import Units, UnitState
 from .._plan import ERROR, WARNING, Action, Finding
 from . import (
+    _circumstances,
     _initramfs,
     _kernel,
     _modules,
@@ -173,6 +174,8 @@ class Reader:
     def _why(self, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> str:
         """Why the running kernel needs its modules anew; "" where it has what is wanted."""
         driver = self._found.state.driver
+        if not self._found.gpus:
+            return ""  # an image, or a host that waits for its GPUs
         if not driver.version:
             return f"Driver {goal.version} is not loaded."
         if driver.version != goal.version:
@@ -194,7 +197,12 @@ class Reader:
         wanted += [name for name in map(_modules.plain, facts.modules) if name not in wanted]
         multi_node = self._found.multi_node and IMEX in goal.wanted.companions
         return replace(
-            facts, wanted=tuple(wanted), mok_pending=goal.mok_pending, rival=rival, fabric_nodes=2 if multi_node else 0
+            facts,
+            wanted=tuple(wanted),
+            mok_pending=goal.mok_pending,
+            rival=rival,
+            fabric_nodes=2 if multi_node else 0,
+            recovery_action=_circumstances.recovery_action(self._runner, self._files) if facts.modules else "",
         )
 
     # --- Services -----------------------------------------------------------------------------------------------------
@@ -227,6 +235,8 @@ def in_use(found: HostFound, files: Files, running: Sequence[str]) -> ReloadFact
         passthrough=tuple(gpu.bus_id for gpu in found.gpus if gpu.driver in ("vfio-pci", "pci-stub")),
         vgpu_guests="nvidia_vgpu_vfio" in loaded,
         xids=tuple(entry.code for entry in found.state.kernel_log if entry.code >= 0) if loaded else (),
+        lost=_circumstances.lost(found.state.kernel_log) if loaded else (),
+        coherent_memory_online=bool(loaded) and _circumstances.coherent_memory_online(files, found.devices),
         sees_all_processes=found.state.host.sees_all_processes,
     )
 

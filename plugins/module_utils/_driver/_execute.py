@@ -107,6 +107,8 @@ class Work:
         try:
             self._ready()
         except Failure as failure:
+            if "stream" in self.done:
+                _streams.enable(self._host.runner, MODULE, self._todo.seen.stream)
             if fresh and not self.done:
                 self._host.journal.give_back()
             raise self._stopped(failure.msg, "The driver has not been touched.") from None
@@ -180,7 +182,7 @@ class Work:
     def _mend(self) -> None:
         """What a killed run of the package manager left half done."""
         if MOVING in self._host.journal.notes() and self._host.manager.name == APT:
-            self._host.runner.run(["dpkg", "--configure", "-a"], timeout=INSTALL, env=QUIET)
+            self._host.runner.run(["dpkg", "--configure", "-a"], check=False, timeout=INSTALL, env=QUIET)
 
     def _remember(self) -> None:
         """What was so before us, written down before it changes."""
@@ -241,7 +243,8 @@ class Work:
     def _make_way(self) -> None:
         """Stop what holds the GPUs and unload the old modules; what fails here leaves the host as it was."""
         todo, host = self._todo, self._host
-        _settings.save(host.opener, host.files)
+        if todo.unload:
+            _settings.save(host.opener, host.files)
         host.services.stop(todo.stop, todo.mask)
         if todo.persistence_off:
             _settings.persistence_off(host.opener)

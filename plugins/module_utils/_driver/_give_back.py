@@ -142,7 +142,11 @@ class GiveBack:
         manager = self.shop.manager
         if self._unloads:
             self.services.stop(self._reload.stop, ())
-            _modules.unload(self.runner, self.files)
+            try:
+                _modules.unload(self.runner, self.files)
+            except Failure as failure:
+                wrong = " ".join(self.services.start())
+                raise Failure(f"{failure.msg} Nothing has been removed. {wrong}".rstrip()) from None
             self._did("stop-", "unload")
         manager.unhold(self._freed())
         self._did("hold-")

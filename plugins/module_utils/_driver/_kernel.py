@@ -21,6 +21,7 @@ from .._host_state._tree import Problems, Tree
 from .._plan import Failure
 
 BUILD_TIME = 1800.0  # seconds: all modules of a driver on a small machine
+_UTS = re.compile(r"^#define UTS_RELEASE \"([^\"]+)\"", re.MULTILINE)
 DKMS = "/var/lib/dkms"
 MAKE_LOG_LINES = 12
 _MODULE_NAMES = ("nvidia", "nvidia-current", "nvidia-current-open")
@@ -259,7 +260,7 @@ def headers_missing(files: Files, kernel: str) -> Optional[str]:
     remedy = f"Install linux-headers-{kernel} (Debian, Ubuntu), kernel-devel-{kernel} (Enterprise Linux, Amazon) or "
     remedy += "kernel-default-devel of that version (SUSE), then run again."
     if tree.kind(f"{build}/Makefile") == "file":
-        named = tree.text(f"{build}/include/config/kernel.release")
+        named = _release_of(tree, build)
         if named in ("", kernel):
             return None
         return f"{build} holds the headers of kernel {named}, not of {kernel}. {remedy}"
@@ -268,6 +269,12 @@ def headers_missing(files: Files, kernel: str) -> Optional[str]:
     if files.exists(build) and tree.kind(build) != "folder":
         return f"{build} leads nowhere: the headers of kernel {kernel} are gone. {remedy}"
     return f"The headers of kernel {kernel} are not installed, so DKMS skips its build without a word. {remedy}"
+
+
+def _release_of(tree: Tree, build: str) -> str:
+    """The kernel that headers belong to. Debian's name another one in ``kernel.release``, and override it by this."""
+    found = _UTS.search(tree.text(f"{build}/include/generated/utsrelease.h"))
+    return found.group(1) if found else tree.text(f"{build}/include/config/kernel.release")
 
 
 def compiler(files: Files, runner: Runner, kernel: str) -> Compiler:

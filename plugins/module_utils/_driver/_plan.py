@@ -97,12 +97,12 @@ def version_of(
     common = [one for one in have.get(exact[0], []) if all(one in have[name] for name in exact)] if exact else []
     common = [one for one in common if numbers(one)[0] == branch]
     if asked and asked != LATEST:
-        return (asked, []) if asked in common else ("", [_missing(have, asked)])
+        return (asked, []) if asked in common else ("", [_missing(have, asked, wanted)])
     there = {upstream(seen.installed[name]) for name in exact if name in seen.installed}
     if not asked and len(there) == 1 and there & set(common):
         return there.pop(), []
     if not common:
-        return "", [_missing(have, f"{branch}.")]
+        return "", [_missing(have, f"{branch}.", wanted)]
     return max(common, key=numbers), []
 
 
@@ -112,7 +112,7 @@ def _versions(name: str, seen: Seen, candidates: Candidates) -> List[str]:
     return list(dict.fromkeys(filter(None, map(upstream, full))))
 
 
-def _missing(have: Mapping[str, Sequence[str]], asked: str) -> Finding:
+def _missing(have: Mapping[str, Sequence[str]], asked: str, wanted: PackageSet) -> Finding:
     """The repositories lack some packages of the set; a mirror that was made by hand, most often."""
     lacking = [name for name, versions in have.items() if not [one for one in versions if one.startswith(asked)]]
     what = f"branch {asked[:-1]}" if asked.endswith(".") else f"version {asked}"
@@ -121,8 +121,13 @@ def _missing(have: Mapping[str, Sequence[str]], asked: str) -> Finding:
     else:
         detail = f"the packages are not to be had in one version of {what}"
     there = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
-    remedy = "Add what is missing to the repository, or ask for a version that it has of all of them"
+    remedy = f"Add what is missing to the repository, or ask for a version that it has of all of them{_enable(wanted)}"
     return Finding("not_in_repository", ERROR, f"{detail} (there are {there})", path="version", remedy=remedy)
+
+
+def _enable(wanted: PackageSet) -> str:
+    """Repositories of the distribution that have to be on."""
+    return f". The distribution's {', '.join(wanted.repositories)} have to be enabled" if wanted.repositories else ""
 
 
 def plan(
@@ -139,7 +144,7 @@ def plan(
             (result.first if one.role in _BEFORE else result.pins)[one.name] = full
     if lacking:
         have = {one.name: list(candidates.get(one.name, ())) for one in lacking}
-        result.findings.append(_not_there(lacking, have, version))
+        result.findings.append(_not_there(lacking, have, version, wanted))
     result.remove = _leaving(wanted, seen)
     _siblings(result, wanted, seen, candidates)
     if wanted.stream and wanted.stream != seen.stream:
@@ -162,7 +167,9 @@ def _full(one: Package, seen: Seen, candidates: Candidates, version: str) -> Opt
     return next((full for full in candidates.get(one.name, ()) if not one.exact or upstream(full) == version), None)
 
 
-def _not_there(lacking: Sequence[Package], have: Mapping[str, Sequence[str]], version: str) -> Finding:
+def _not_there(
+    lacking: Sequence[Package], have: Mapping[str, Sequence[str]], version: str, wanted: PackageSet
+) -> Finding:
     told = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
     exact = f" in version {version}" if any(one.exact for one in lacking) else ""
     detail = f"{', '.join(one.name for one in lacking)}: not to be had{exact} (there are {told})"
@@ -170,7 +177,7 @@ def _not_there(lacking: Sequence[Package], have: Mapping[str, Sequence[str]], ve
     remedy = "Add what is missing to the repository" + (
         ", or boot a kernel whose headers it has" if headers else ", or ask for a version that it has"
     )
-    return Finding("not_in_repository", ERROR, detail, path="repository", remedy=remedy)
+    return Finding("not_in_repository", ERROR, detail, path="repository", remedy=remedy + _enable(wanted))
 
 
 def _leaves(name: str, wanted: PackageSet) -> bool:

@@ -255,7 +255,7 @@ class _Run:
             packages.version, goal.wanted.flavour, found.kernel, goal.module,
             names=_verify.names_of(packages, list(of_driver(found.installed))),
             held=packages.hold,
-            loaded=acts.in_place or not acts.why,
+            loaded=bool(found.gpus) and (acts.in_place or not acts.why),
             fabric=found.state.needs.fabric != "none",
             units=[unit for name, unit in _acts.UNITS.items() if name in goal.wanted.companions],
         )  # fmt: skip

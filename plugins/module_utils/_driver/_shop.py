@@ -95,10 +95,11 @@ class Shop:
         """What is installed and held, of the driver and of ``more``."""
         installed, held = self._found.installed, self._found.held
         others = [name for name in more if name not in installed]
-        if self._live and others:
-            found = self.manager.installed(others)
+        if self._live:  # all of them: here versions have their epochs
+            found = self.manager.installed([*installed, *others])
             installed.update(found)
-            held += self.manager.held(list(found)) if found else []
+            there = [name for name in others if name in found]
+            held += self.manager.held(there) if there else []
         asked = streams and self._live and self._found.system.family == DNF
         stream = _streams.enabled(self._runner, MODULE) if asked else ""
         return Seen(self._found.system.family, installed, held, self._journal.notes(), stream)

@@ -17,7 +17,7 @@ from .._host._files import Files
 from .._host._systemd import Units
 from .._operands._mig_configs import layouts
 from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
-from . import _checkpoint, _hooks, _kept, _restore, _told
+from . import _checkpoint, _hooks, _kept, _override, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
 from ._execute import differs as _differs
@@ -173,12 +173,18 @@ class _Run:
         owed = self._services.owed() if self._tools.has_systemd() else []
         why = "an earlier run stopped it, and was ended before it could start it again"
         self._result.plan += [Action(f"start-{name}", "update", name, why) for name in owed]
+        override = _override.plan(self._tools.files, str(self._params.get("name") or ""))
+        self._result.plan += override.actions
+        self._result.findings += override.findings
         wrong: List[str] = []
         done: List[str] = []
         if todo and not self._check:
             wrong, done = self._act(targets, todo)
         elif owed and not self._check:
             wrong = self._services.start_owed()
+        if not self._check:
+            override.write(self._tools.files)
+            self._result.verified += override.prove(self._tools.files)
         self._keep(targets, todo)
         self._result.changed = bool(self._result.plan)
         if wrong:

@@ -114,10 +114,10 @@ class Units:
         try:
             self._runner.run(["systemctl", verb, *options, "--", unit], timeout=self._timeout)
         except CommandFailed as failure:
-            raise Failure(f"{unit} did not {verb}: {self._last_words(unit) or failure.how.words()}") from None
+            raise Failure(f"{unit} did not {verb}: {self.last_words(unit) or failure.how.words()}") from None
         return True
 
-    def _last_words(self, unit: str) -> str:
+    def last_words(self, unit: str) -> str:
         """The unit's own last line of the journal, which tells more than systemctl."""
         about = f"_SYSTEMD_UNIT={unit}"
         argv = ["journalctl", "--lines=1", "--output=cat", "--quiet", "--no-pager", about]

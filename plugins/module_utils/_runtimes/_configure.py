@@ -17,7 +17,7 @@ from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
 from .._plan import ERROR, INFO, Action, Check, Failure, Finding
-from . import _containerd, _crio, _docker, _rancher
+from . import _containerd, _crio, _docker, _nri, _rancher, _rootless
 from ._cri import NoAnswer
 from ._daemons import CANDIDATE, Daemon, differences
 from ._find import IN_PLACE, NONE, Target
@@ -26,6 +26,8 @@ from ._toml import TomlError
 from ._types import HEADER, Broken, Change, Proposal, Reader, Wanted, at, table
 
 RANCHER = ("k3s", "rke2")
+#: Findings on a runtime that needs nothing.
+_UNTOUCHED = ("containerd_without_cri", "runtime_without_nri")
 RIGHT, LACKS, SILENT, STOPPED = "right", "lacks", "silent", "stopped"
 
 
@@ -40,17 +42,27 @@ class Job:
     live: str = STOPPED
     lacks: str = ""
     activates: bool = False
+    nri: bool = False
 
     @property
     def name(self) -> str:
         return self.target.name
+
+    @property
+    def label(self) -> str:
+        return self.target.label
+
+    @property
+    def reloads(self) -> bool:
+        """Whether the daemon reads its files without a restart. NRI is not among what they read anew."""
+        return self.name in ("docker", "crio") and not self.target.restart_command and not self.nri
 
     def actions(self) -> List[Action]:
         """The plan's actions for this runtime."""
         verbs = {True: "create", False: "update"}
         found = [
             Action(
-                f"{self.name}-{number}",
+                f"{self.label}-{number}",
                 "delete" if one.after is None else verbs[one.before is None],
                 one.path,
                 one.reason,
@@ -59,8 +71,10 @@ class Job:
         ]
         if self.activates:
             reason = "its configuration changes" if self.proposal.changes else f"as it runs, {self.lacks}"
-            verb = "reload" if self.name in ("docker", "crio") else "restart"
-            found.append(Action(f"{self.name}-{verb}", verb, self.target.unit, reason, disruptive=verb == "restart"))
+            verb = "reload" if self.reloads else "restart"
+            found.append(
+                Action(f"{self.label}-{verb}", verb, self.target.starter, reason, disruptive=verb == "restart")
+            )
         return found
 
 
@@ -81,12 +95,12 @@ class Settings:
 def prepare(target: Target, settings: Settings) -> Job:
     """Read and plan; nothing is changed. What cannot be done is a finding of the proposal."""
     daemon = Daemon(target, settings.runner, settings.progress) if settings.runner else None
-    job = Job(target, daemon, Proposal())
+    job = Job(target, daemon, Proposal(), nri=settings.wanted.nri)
     if target.placement == NONE:
         return job
     try:
         job.merged = daemon.merged() if daemon else None
-        job.proposal = _proposal(target, settings, daemon.runtimes(job.merged) if daemon else {})
+        job.proposal = _proposal(target, settings, job.merged, daemon.runtimes(job.merged) if daemon else {})
     except (Failure, JsonError, TomlError) as error:
         told = error.msg if isinstance(error, Failure) else f"{target.config}: {error}"
         job.proposal.findings.append(
@@ -98,9 +112,16 @@ def prepare(target: Target, settings: Settings) -> Job:
     return job
 
 
-def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> Proposal:
+def _proposal(
+    target: Target, settings: Settings, merged: Optional[Mapping[str, Any]], built_in: Dict[str, Any]
+) -> Proposal:
     wanted, reader = settings.wanted, settings.reader
-    earlier = str(settings.earlier.get(note(target.name)) or "")
+    imported = (os.path.join(os.path.dirname(target.drop_in), "*.toml"),) if target.name == "k0s" else ()
+    drop_in = "" if target.placement == IN_PLACE else target.drop_in
+    places = _containerd.Places(target.config, drop_in, target.name, imported)
+    if wanted.nri:
+        return _nri.plan(reader, target, places, merged)
+    earlier = str(settings.earlier.get(note(target.label)) or "")
     if target.name == "docker":
         return _docker.plan(reader, target.config, wanted, target.version, target.flags, earlier)
     if target.name == "crio":
@@ -109,9 +130,6 @@ def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> P
         return Proposal()
     if target.name in RANCHER:
         return _rancher.plan(reader, target.config, wanted, target.name)
-    imported = (os.path.join(os.path.dirname(target.drop_in), "*.toml"),) if target.name == "k0s" else ()
-    drop_in = "" if target.placement == IN_PLACE else target.drop_in
-    places = _containerd.Places(target.config, drop_in, target.name, imported)
     proposal = _containerd.plan(reader, places, wanted, target.version, built_in, earlier)
     if target.named and any(one.id == "containerd_without_cri" for one in proposal.findings):
         raise Broken(f"{target.config} has the CRI plugin switched off (disabled_plugins).")
@@ -120,7 +138,7 @@ def _proposal(target: Target, settings: Settings, built_in: Dict[str, Any]) -> P
 
 def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
     """Whether the daemon has the runtime as it runs now."""
-    if job.name == "podman" or any(one.id == "containerd_without_cri" for one in job.proposal.findings):
+    if job.name == "podman" or _left_alone(job):
         job.live = RIGHT
         return
     try:
@@ -128,23 +146,23 @@ def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
         job.live = LACKS if job.lacks else RIGHT
     except NoAnswer as error:
         job.live, job.lacks = SILENT, error.msg
-    if owed(job.target.unit) in settings.earlier and job.live == RIGHT:
+    if owed(job.target.starter) in settings.earlier and job.live == RIGHT:
         job.live, job.lacks = LACKS, "an earlier run changed its files and did not live to restart it"
     owes = bool(job.proposal.changes) or job.live != RIGHT
-    if job.name in RANCHER and not job.proposal.changes and tried(job.target.unit) in settings.earlier:
-        detail = f"{job.target.unit} was restarted for it, and still {job.lacks}"
+    if job.name in RANCHER and not job.proposal.changes and tried(job.target.starter) in settings.earlier:
+        detail = f"{job.target.starter} was restarted for it, and still {job.lacks}"
         remedy = "Look at its template and its flags (default-runtime), and whether it finds the program"
         job.proposal.findings.append(Finding("restart_did_not_help", ERROR, detail, job.name, remedy=remedy))
         return
-    job.activates = settings.restart and bool(job.target.unit) and owes
+    job.activates = settings.restart and bool(job.target.starter) and owes
     if owes and not job.activates:
         job.proposal.findings.append(
             Finding(
                 "restart_owed",
                 INFO,
-                f"{job.target.unit or 'its daemon'} is not restarted: it is not asked for, or has no unit",
+                f"{job.target.starter or 'its daemon'} is not restarted: it is not asked for, or has no unit",
                 job.name,
-                remedy="Restart it",
+                remedy="Restart it, or say how with restart_command",
             )
         )
 
@@ -167,6 +185,11 @@ def names_of(notes: Mapping[str, Any]) -> List[str]:
     return [key[len(_NAME) :] for key in notes if key.startswith(_NAME)]
 
 
+def command(name: str) -> str:
+    """Key of the journal's note on the command that restarts a daemon without a unit: the way back needs it too."""
+    return f"command:{name}"
+
+
 def tried(unit: str) -> str:
     """Key of the journal's note that a unit was restarted, and has not been seen with the runtime since."""
     return f"tried:{unit}"
@@ -177,9 +200,13 @@ def _note(job: Job, settings: Settings, journal: Journal) -> None:
     if job.proposal.changes:
         journal.note(f"{_NAME}{settings.wanted.name}", "")
     if job.proposal.earlier is not None:
-        journal.note(note(job.name), job.proposal.earlier)
-    if job.target.unit and job.target.running and (job.activates or job.proposal.changes):
-        journal.note(owed(job.target.unit), True)
+        journal.note(note(job.label), job.proposal.earlier)
+    if job.target.person and (job.activates or job.proposal.changes):
+        journal.note(_rootless.note(job.target.person.name), "")
+    if job.target.restart_command and (job.activates or job.proposal.changes):
+        journal.note(command(job.label), list(job.target.restart_command))
+    if job.target.starter and job.target.running and (job.activates or job.proposal.changes):
+        journal.note(owed(job.target.starter), True)
 
 
 def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
@@ -192,29 +219,29 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
         others = _others(job, settings) if changes else None
         _note(job, settings, journal)
         for number, change in enumerate(changes):
-            settings.progress(f"{job.name}: {'removing' if change.after is None else 'writing'} {change.path}")
+            settings.progress(f"{job.label}: {'removing' if change.after is None else 'writing'} {change.path}")
             write(journal, change.path, change.after, _mode(job, change, settings))
             done.append(ids[number])
         if changes:
             _prove_files(job, settings.wanted, others)
     except Failure as failure:
         _take_back(changes, journal)
-        journal.forget(owed(job.target.unit))
-        raise Failure(f"{job.name}: {failure.msg} The old files are back; its daemon was not touched.") from None
+        journal.forget(owed(job.target.starter))
+        raise Failure(f"{job.label}: {failure.msg} The old files are back; its daemon was not touched.") from None
     if job.activates and job.daemon:
         try:
             if job.name in RANCHER:
-                journal.note(tried(job.target.unit), True)
-            job.daemon.activate()
+                journal.note(tried(job.target.starter), True)
+            job.daemon.activate(job.reloads)
             job.daemon.wait(settings.wanted, settings.timeout)
-            journal.forget(tried(job.target.unit))
+            journal.forget(tried(job.target.starter))
         except Failure as failure:
             _take_back(changes, journal)
-            raise Failure(f"{job.name}: {failure.msg} {_start_again(job, job.daemon, settings)}") from None
-        journal.forget(owed(job.target.unit))
+            raise Failure(f"{job.label}: {failure.msg} {_start_again(job, job.daemon, settings)}") from None
+        journal.forget(owed(job.target.starter))
         done.append(ids[-1])
     if settings.wanted.default is False:
-        journal.forget(note(job.name))  # it is given back; another one may be there the next time
+        journal.forget(note(job.label))  # it is given back; another one may be there the next time
     return done
 
 
@@ -264,10 +291,9 @@ def _prove_files(job: Job, wanted: Wanted, before: Optional[Dict[str, Any]]) -> 
     after = job.daemon.merged() if job.daemon else None
     if after is None or job.daemon is None:
         return
-    shown = table(job.daemon.runtimes(after).get(wanted.name))
-    program = shown.get("runtime_path") or at(shown, "options", "BinaryName")
-    if program != wanted.program:
-        raise Failure(f"with the new files it would not have the runtime {wanted.name} with {wanted.program}.")
+    lacking = _lacking(job, after, wanted)
+    if lacking:
+        raise Failure(f"with the new files it would not have {lacking}.")
     others = differences(before, after, wanted) if before is not None else []
     if others:
         raise Failure(f"the new files would change more than the runtime: {', '.join(others[:5])}.")
@@ -280,11 +306,11 @@ def _take_back(changes: List[Change], journal: Journal) -> None:
 
 def _start_again(job: Job, daemon: Daemon, settings: Settings) -> str:
     try:
-        daemon.activate()
+        daemon.activate(job.reloads)
         daemon.wait(None, settings.timeout)
     except Failure as failure:
-        return f"The old files are back, and {job.target.unit} does not come up with them either: {failure.msg}"
-    return f"The old files are back, and {job.target.unit} runs with them."
+        return f"The old files are back, and {job.target.starter} does not come up with them either: {failure.msg}"
+    return f"The old files are back, and {job.target.starter} runs with them."
 
 
 def prove(job: Job, settings: Settings) -> List[Check]:
@@ -293,17 +319,30 @@ def prove(job: Job, settings: Settings) -> List[Check]:
     if not job.daemon or job.name == "podman" or job.target.placement == NONE:
         return checks
     merged = job.daemon.merged()
-    if merged is not None and not any(one.id == "containerd_without_cri" for one in job.proposal.findings):
-        shown = settings.wanted.name in job.daemon.runtimes(merged)
-        checks.append(Check(f"{job.name}-files", shown, f"its merged configuration shows {settings.wanted.name}"))
+    if merged is not None and not _left_alone(job):
+        shown = not _lacking(job, merged, settings.wanted)
+        checks.append(Check(f"{job.label}-files", shown, f"its merged configuration shows {_what(settings.wanted)}"))
     if job.target.running and not _left_alone(job) and (job.activates or job.live == RIGHT):
         try:
             lacks = job.daemon.lacks(settings.wanted)
-            checks.append(Check(f"{job.name}-live", not lacks, lacks or f"the daemon has {settings.wanted.name}"))
+            checks.append(Check(f"{job.label}-live", not lacks, lacks or f"the daemon has {_what(settings.wanted)}"))
         except NoAnswer as error:
-            checks.append(Check(f"{job.name}-live", False, error.msg))
+            checks.append(Check(f"{job.label}-live", False, error.msg))
     return checks
 
 
 def _left_alone(job: Job) -> bool:
-    return any(one.id == "containerd_without_cri" for one in job.proposal.findings)
+    return any(one.id in _UNTOUCHED for one in job.proposal.findings)
+
+
+def _what(wanted: Wanted) -> str:
+    return "the interface for NRI plugins" if wanted.nri else wanted.name
+
+
+def _lacking(job: Job, merged: Mapping[str, Any], wanted: Wanted) -> str:
+    """What a merged configuration does not show; "" where it shows all."""
+    if wanted.nri:
+        return _what(wanted) if _nri.off(merged, job.name) else ""
+    shown = table(job.daemon.runtimes(merged).get(wanted.name)) if job.daemon else {}
+    program = shown.get("runtime_path") or at(shown, "options", "BinaryName")
+    return "" if program == wanted.program else f"the runtime {wanted.name} with {wanted.program}"

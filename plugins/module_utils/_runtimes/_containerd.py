@@ -154,17 +154,19 @@ def plan(
     ``built_in``: runtimes that the daemon has now by its own ``config dump`` (empty where it cannot be asked);
     ``earlier``: the default runtime to go back to where ``wanted.default`` is false. Raises Broken.
     """
-    return _Plan(reader, places, wanted, daemon, built_in, earlier).proposal()
+    return Planner(reader, places, wanted, daemon, built_in, earlier).proposal()
 
 
-class _Plan:
+class Planner:
+    """Plans one daemon's files."""
+
     def __init__(
         self, reader: Reader, places: Places, wanted: Wanted, daemon: Version, built_in: Mapping[str, Any], earlier: str
     ) -> None:
         self._reader, self._places, self._wanted, self._daemon = reader, places, wanted, daemon
         self._built_in, self._earlier = built_in, earlier or "runc"
-        self._all = load(reader, places)
-        top = self._all[0] if self._all and self._all[0].path == places.config else None
+        self.all = load(reader, places)
+        top = self.all[0] if self.all and self.all[0].path == places.config else None
         # A file without content says nothing of its format.
         self._top = top if top and top.toml.data else None
         self._text = top.text if top else None
@@ -172,7 +174,7 @@ class _Plan:
 
     def proposal(self) -> Proposal:
         proposal = Proposal()
-        if without_cri(self._all):
+        if without_cri(self.all):
             proposal.findings.append(
                 Finding(
                     "containerd_without_cri", INFO, "its CRI plugin is switched off (disabled_plugins), so it runs "
@@ -193,7 +195,7 @@ class _Plan:
                 f"{self._places.config}: version is {self.version}, and containerd {self._daemon[0]}.{self._daemon[1]} "
                 f"knows 2 at most, so it does not start with this file. It is left alone."
             )
-        now = effective(self._all, self._daemon)
+        now = effective(self.all, self._daemon)
         if self._wanted.default is True and now.default != self._wanted.name:
             proposal.earlier = now.default
         if in_place:
@@ -228,7 +230,12 @@ class _Plan:
             found: Dict[str, Any] = meant(table(self._built_in.get(name)))
             if found and not self._wanted.systemd_cgroup:
                 return found
-        return {}
+        return {} if self._has_default(others) else self._plain()
+
+    def _plain(self) -> Dict[str, Any]:
+        """runc where nothing tells how it was."""
+        options = {"options": {"SystemdCgroup": True}} if self._wanted.systemd_cgroup else {}
+        return {"runtime_type": RUNC, **options}
 
     def _settings(self, others: Effective, now: Effective) -> Dict[str, Any]:
         """All that has to hold below the table ``containerd`` of the plugin, besides runtimes."""
@@ -252,7 +259,13 @@ class _Plan:
             and all(at(now.cri, "containerd", key) == value for key, value in settings.items())
             and (not self._cdi() or now.cdi() is True)
             and not (self._wanted.default is False and now.default == self._wanted.name)
+            and self._has_default(now)
         )
+
+    def _has_default(self, now: Effective) -> bool:
+        """Whether the default runtime is there: files that define another one alone take the built-in runc away, and
+        the CRI plugin does not start then."""
+        return _merges(self._daemon) or not now.runtimes or (now.default or "runc") in now.runtimes
 
     # --- Where it lands -------------------------------------------------------------------------------------------
 
@@ -262,14 +275,14 @@ class _Plan:
             mine,
             posixpath.join(posixpath.dirname(mine), "zz-" + posixpath.basename(mine).lstrip("0123456789-")),
         ):
-            others = [one for one in self._all if not one.text.startswith(HEADER)]
+            others = [one for one in self.all if not one.text.startswith(HEADER)]
             below = effective(others, self._daemon)
             entry, settings = self._entry(below), self._settings(below, now)
-            moved = any(one.text.startswith(HEADER) and one.path not in (mine, path) for one in self._all)
+            moved = any(one.text.startswith(HEADER) and one.path not in (mine, path) for one in self.all)
             if self._is_right(now, entry, settings) and not self._is_stale(mine, below) and not moved:
                 return
             changes = self._changes(path, below, entry, settings)
-            after = effective(load(_Changed(self._reader, changes), self._places), self._daemon)
+            after = effective(load(Changed(self._reader, changes), self._places), self._daemon)
             if self._is_right(after, entry, settings):
                 for target, text in changes.items():
                     reason = "gives the runtime" if target == path else "has the daemon read the drop-in"
@@ -278,14 +291,14 @@ class _Plan:
         proposal.findings.append(
             Finding(
                 "runtime_overridden", ERROR, f"another file that is imported later says otherwise of the runtime "
-                f"{self._wanted.name}: {', '.join(document.path for document in self._all)}", self._places.title,
+                f"{self._wanted.name}: {', '.join(document.path for document in self.all)}", self._places.title,
                 remedy="Take the runtime out of those files, or give a drop_in that sorts after them",
             )
         )  # fmt: skip
 
     def _is_stale(self, mine: str, below: Effective) -> bool:
         """Whether a drop-in that repeats the whole table no longer repeats what the other files say by now."""
-        ours = [one for one in self._all if one.path == mine and one.text.startswith(HEADER)]
+        ours = [one for one in self.all if one.path == mine and one.text.startswith(HEADER)]
         own = ours[0].cri() if ours else None
         if _merges(self._daemon) or own is None or not below.cri:
             return False
@@ -305,16 +318,16 @@ class _Plan:
             content["enable_cdi"] = True
         plugin = _PLUGINS.get(self.version, _PLUGIN)
         changes: Dict[str, Optional[str]] = {}
-        changes[path] = self._text_of(path, {"version": self.version, "plugins": {plugin: content}})
-        for one in self._all:
+        changes[path] = self.text_of(path, {"version": self.version, "plugins": {plugin: content}})
+        for one in self.all:
             if one.path != path and one.text.startswith(HEADER):
                 changes[one.path] = None  # from before the place was another
-        if not self._reads(path):
+        if not self.reads(path):
             # This one file: what else lies in its folder was not read so far.
-            changes[self._places.config] = self._with_import(path)
+            changes[self._places.config] = self.with_import(path)
         return changes
 
-    def _text_of(self, path: str, content: Dict[str, Any]) -> str:
+    def text_of(self, path: str, content: Dict[str, Any]) -> str:
         """A drop-in of our own, or what somebody else has there with our part in it."""
         there = self._reader.text(path)
         if there is None or there.startswith(HEADER):
@@ -330,17 +343,19 @@ class _Plan:
         if _merges(self._daemon):
             return
         name = str(settings.get("default_runtime_name") or below.default or "runc")
-        needed = {name, "runc"} if not below.runtimes else set()
-        for one in sorted(needed - {self._wanted.name}):
-            kept = meant(table(self._built_in.get(one))) or ({"runtime_type": RUNC} if one == "runc" else {})
+        needed = {name} if below.runtimes else {name, "runc"}
+        for one in sorted(needed - {self._wanted.name, *below.runtimes}):
+            kept = meant(table(self._built_in.get(one))) or (self._plain() if one == "runc" else {})
             if kept:
                 runtimes[one] = kept
 
-    def _reads(self, path: str) -> bool:
-        patterns = [one for document in self._all for one in document.imports()] + list(self._places.imported)
-        return bool(self._all) and any(_matches(path, pattern) for pattern in patterns)
+    def reads(self, path: str) -> bool:
+        """Whether the daemon imports this file."""
+        patterns = [one for document in self.all for one in document.imports()] + list(self._places.imported)
+        return bool(self.all) and any(_matches(path, pattern) for pattern in patterns)
 
-    def _with_import(self, pattern: str) -> str:
+    def with_import(self, pattern: str) -> str:
+        """The main file, importing this too."""
         if not self._top:
             above = self._text or ""
             return (
@@ -371,11 +386,22 @@ class _Plan:
             toml.set([*plugin, "containerd", key], value)
         if self._cdi():
             toml.set([*plugin, *(["containerd"] if self.version == 1 else []), "enable_cdi"], True)
+        changed = Changed(self._reader, {self._places.config: toml.text()})
+        if not self._is_right(effective(load(changed, self._places), self._daemon), entry, settings):
+            later = [one.path for one in self.all if one.path != self._places.config and one.cri() is not None]
+            proposal.findings.append(
+                Finding(
+                    "runtime_overridden", ERROR, f"{', '.join(later)} is imported by {self._places.config} and says "
+                    f"otherwise of the runtime {self._wanted.name}, so it would have no effect there",
+                    self._places.title, remedy="Take the CRI plugin out of that file, or use placement drop_in",
+                )
+            )  # fmt: skip
+            return
         proposal.change(self._places.config, self._text, toml.text(), "gives the runtime")
 
 
 @dataclass(frozen=True)
-class _Changed:
+class Changed:
     """Files as they would be after changes."""
 
     reader: Reader

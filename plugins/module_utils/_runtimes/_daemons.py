@@ -16,7 +16,7 @@ from .._host._commands import Runner
 from .._host._files import Files
 from .._host._systemd import Units
 from .._plan import Failure
-from . import _cri
+from . import _cri, _nri, _rootless
 from ._cri import Handler, NoAnswer, Status
 from ._find import Target
 from ._toml import Toml, TomlError, parse
@@ -96,12 +96,24 @@ class Daemon:
         return _cri.status(self.target.socket)
 
     def lacks(self, wanted: Wanted) -> str:
-        """What the running daemon lacks of the runtime as it is wanted; "" where it has all. Raises NoAnswer."""
-        return _lacks(self.live(), wanted)
+        """What the running daemon lacks of what is wanted; "" where it has all. Raises NoAnswer."""
+        return self._lacking(self.live(), wanted)
+
+    def _lacking(self, status: Status, wanted: Wanted) -> str:
+        if wanted.nri:
+            return _nri.lacks(_nri.socket_of(self.merged(), self.target.name))
+        return _lacks(status, wanted)
 
     def activate(self, reloads: bool = True) -> str:
         """Have the daemon read its files, by a reload where it can and may; what was done."""
         unit = self.target.unit
+        if self.target.person:
+            self._progress(f"reloading {self.target.starter}")
+            return _rootless.activate(self._runner, self.target.person, reloads)
+        if not unit:
+            self._progress(f"running {self.target.starter}")
+            self._runner.run(self.target.restart_command, timeout=120)
+            return "restart"
         if reloads and self.target.name in _RELOADS and self._units.state(unit).running:
             self._progress(f"reloading {unit}")
             self._runner.run(["systemctl", "reload", "--", unit], timeout=120)
@@ -117,7 +129,7 @@ class Daemon:
         while True:
             try:
                 status = self.live()
-                lacks = _lacks(status, wanted) if wanted else ""
+                lacks = self._lacking(status, wanted) if wanted else ""
                 lacks = lacks if status.ready else f"it is not ready: {status.reason}"
             except NoAnswer as error:
                 lacks = error.msg
@@ -158,7 +170,14 @@ def _containerd_of(merged: Mapping[str, Any]) -> Dict[str, Any]:
 
 def differences(before: Mapping[str, Any], after: Mapping[str, Any], wanted: Wanted) -> List[str]:
     """Paths of a daemon's merged configuration that differ, besides what was to be changed."""
-    return _differences(_others(before, wanted), _others(after, wanted), "")
+    old, new = _others(before, wanted), _others(after, wanted)
+    for plugin in _CRI_PLUGINS:
+        # A default runtime that was not there, so that the plugin could not start, is put back.
+        there = table(at(before, "plugins", plugin, "containerd"))
+        default = str(there.get("default_runtime_name") or "runc")
+        if there and default not in table(there.get("runtimes")):
+            table(at(new, "plugins", plugin, "containerd", "runtimes")).pop(default, None)
+    return _differences(meant(old) or {}, meant(new) or {}, "")
 
 
 def _others(merged: Mapping[str, Any], wanted: Wanted) -> Any:
@@ -173,6 +192,9 @@ def _others(merged: Mapping[str, Any], wanted: Wanted) -> Any:
         containerd.pop("enable_cdi", None)
         if wanted.default is not None:
             containerd.pop("default_runtime_name", None)
+    if wanted.nri:
+        table(kept.get("plugins")).pop(_nri.PLUGIN, None)
+        table(kept.get("crio")).pop("nri", None)
     runtime = table(at(kept, "crio", "runtime"))
     table(runtime.get("runtimes")).pop(wanted.name, None)
     if wanted.default is not None:

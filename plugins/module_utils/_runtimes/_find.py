@@ -16,7 +16,8 @@ from .._host._root import Root
 from .._host_state import _runtimes as _state
 from .._host_state._tree import Problems, Tree
 from .._plan import ERROR, Finding
-from . import _containerd, _crio, _docker
+from . import _containerd, _crio, _docker, _rootless
+from ._rootless import Person
 from ._types import Version
 
 AUTO, DROP_IN, IN_PLACE, NONE = "auto", "drop_in", "in_place", "none"
@@ -44,7 +45,9 @@ _VERSION = re.compile(r"\bv?(\d+)\.(\d+)\.(\d+)")
 
 @dataclass
 class Target:
-    """A runtime that is configured. ``flags``: how its daemon is started; ``named``: the user named it."""
+    """A runtime that is configured. ``flags``: how its daemon is started; ``named``: the user named it;
+    ``restart_command``: restarts a daemon that no unit of systemd starts; ``person``: who runs it, where root does not.
+    """
 
     name: str
     config: str
@@ -57,11 +60,26 @@ class Target:
     running: bool = False
     placement: str = AUTO
     named: bool = False
+    restart_command: Tuple[str, ...] = ()
+    person: Optional[Person] = None
+
+    @property
+    def label(self) -> str:
+        """Tells it from others of its name: ``docker``, ``docker@alice``."""
+        return f"{self.name}@{self.person.name}" if self.person else self.name
+
+    @property
+    def starter(self) -> str:
+        """What starts the daemon: its unit, or the command that restarts it; "" where neither is known."""
+        if self.person:
+            return f"{_rootless.UNIT} of {self.person.name}"
+        return self.unit or " ".join(self.restart_command)
 
     def told(self) -> Dict[str, Any]:
         """As ``found.runtimes`` of the module."""
         return {
             "name": self.name,
+            "user": self.person.name if self.person else "",
             "unit": self.unit,
             "socket": self.socket,
             "program": self.program,
@@ -90,6 +108,9 @@ def find(
         if wrong:
             continue
         name = str(wish["name"])
+        if wish.get("user"):
+            targets += rootless([str(wish["user"])], runner, there.get(name))
+            continue
         if name not in there and not wish.get("config"):
             findings.append(
                 Finding(
@@ -106,9 +127,24 @@ def find(
     return targets, findings
 
 
+def rootless(users: Sequence[str], runner: Optional[Runner], docker: Optional[_state.Runtime] = None) -> List[Target]:
+    """Docker of users who run it without root. ``docker``: what the host has of it; programs of users are not run."""
+    found = []
+    for person in filter(None, map(_rootless.person, users)):
+        pid = _rootless.daemon_pid(person)
+        target = Target(
+            "docker", person.config, "", socket=person.socket, program=docker.program if docker else "",
+            flags=_rootless.flags(pid) if pid else [], running=bool(pid), named=True, person=person,
+        )  # fmt: skip
+        if runner and target.program:
+            target.version = _version(runner, target.program)
+        found.append(target)
+    return found
+
+
 def _wrong(wish: Mapping[str, Any], path: str) -> List[Finding]:
     found = []
-    known = ("name", "config", "drop_in", "unit", "socket", "placement")
+    known = ("name", "config", "drop_in", "unit", "socket", "placement", "restart_command", "user")
     for key in sorted(set(wish) - set(known)):
         found.append(
             Finding("unknown_key", ERROR, f"{key} is no key; allowed are {', '.join(known)}", path=f"{path}.{key}")
@@ -138,11 +174,42 @@ def _wrong(wish: Mapping[str, Any], path: str) -> List[Finding]:
                 path=f"{path}.placement",
             )
         )  # fmt: skip
+    found += _wrong_user(wish, path)
+    command = wish.get("restart_command") or []
+    if command and not os.path.isabs(str(command[0])):
+        detail = f"{command[0]!r} is no absolute path of a program"
+        found.append(Finding("no_path", ERROR, detail, path=f"{path}.restart_command"))
     return found
+
+
+def _wrong_user(wish: Mapping[str, Any], path: str) -> List[Finding]:
+    user = wish.get("user")
+    if not user:
+        return []
+    if wish.get("name") != "docker":
+        detail = f"{wish.get('name')} is not configured for users; allowed is docker"
+        return [Finding("no_user", ERROR, detail, path=f"{path}.user", remedy="Leave user out")]
+    others = ("config", "drop_in", "unit", "socket", "placement", "restart_command")
+    given = [one for one in others if wish.get(one) not in (None, [], "", AUTO)]
+    if given:
+        detail = f"{', '.join(given)}: a user's daemon has them in that user's home; leave them out beside user"
+        return [Finding("no_user", ERROR, detail, path=f"{path}.user")]
+    if _rootless.person(str(user)) is None:
+        detail = f"{user!r} is no user of this host with a home; root's own daemon is configured without user"
+        return [Finding("no_user", ERROR, detail, path=f"{path}.user")]
+    return []
 
 
 def _as_asked(found: Target, wish: Mapping[str, Any], path: str) -> Tuple[Target, List[Finding]]:
     findings = []
+    command = tuple(str(word) for word in wish.get("restart_command") or ())
+    if command and found.unit:
+        findings.append(
+            Finding(
+                "unit_and_command", ERROR, f"{found.unit} starts it, so systemd restarts it", found.name,
+                f"{path}.restart_command", "Leave restart_command out",
+            )
+        )  # fmt: skip
     config = wish.get("config")
     if config and found.unit and os.path.normpath(config) != os.path.normpath(found.config):
         findings.append(
@@ -159,6 +226,7 @@ def _as_asked(found: Target, wish: Mapping[str, Any], path: str) -> Tuple[Target
             socket=wish.get("socket") or found.socket,
             placement=wish.get("placement", AUTO),
             named=True,
+            restart_command=command,
         ),
         findings,
     )

@@ -17,6 +17,7 @@ from ._cri import NoAnswer
 from ._daemons import Daemon
 from ._find import Target
 from ._json import Json, JsonError
+from ._nri import PLUGIN
 from ._toml import Toml, TomlError
 from ._types import HEADER, Change, at, table
 
@@ -59,7 +60,7 @@ class GiveBack:
             found.append(Action(f"cdi-{number}", "delete", path, "it was not there before"))
         for target in self._waiting:
             reason = "its configuration is given back"
-            found.append(Action(f"{target.name}-restart", "restart", target.unit, reason, disruptive=True))
+            found.append(Action(f"{target.label}-restart", "restart", target.starter, reason, disruptive=True))
         return found
 
     def findings(self) -> List[Finding]:
@@ -73,7 +74,7 @@ class GiveBack:
             for path in sorted(self._kept - edited)
         ] + [
             Finding(
-                "restart_owed", WARNING, f"{target.unit} works with the runtime until it is restarted, which is not "
+                "restart_owed", WARNING, f"{target.starter} works with the runtime until it is restarted, which is not "
                 f"asked for", target.name, remedy="Run again with restart: true",
             )
             for target in self.owing
@@ -83,14 +84,14 @@ class GiveBack:
         """Give back, have daemons read it; ``done`` has the ids of what was done. Raises Failure."""
         ids = [action.id for action in self.plan()]
         for target in (*self._waiting, *self.owing):
-            self._journal.note(owed(target.unit), True)  # keeps the journal until all is done
+            self._journal.note(owed(target.starter), True)  # keeps the journal until all is done
         self._restore()
         self.done += [one for one in ids if not one.endswith("-restart")]
         for target in self._waiting:
             self._start(target)
-            self._journal.forget(owed(target.unit))
-            self.done.append(f"{target.name}-restart")
-        still = {owed(target.unit) for target in self.owing}
+            self._journal.forget(owed(target.starter))
+            self.done.append(f"{target.label}-restart")
+        still = {owed(target.starter) for target in self.owing}
         for key in self._journal.notes():
             if key not in still:
                 self._journal.forget(key)
@@ -150,14 +151,14 @@ class GiveBack:
             try:
                 merged = daemon.merged()
             except Failure as failure:
-                checks.append(Check(f"{target.name}-files", False, failure.msg))
+                checks.append(Check(f"{target.label}-files", False, failure.msg))
                 continue
             if merged is not None:
                 there = self._settings.wanted.name in daemon.runtimes(merged)
                 ours = there and (self._settings.reader.text(target.drop_in) or "").startswith(HEADER)
                 detail = "is configured by somebody else still" if there else "is in its configuration no longer"
                 detail = f"is in {target.drop_in} still" if ours else detail
-                checks.append(Check(f"{target.name}-files", not ours, f"{self._settings.wanted.name} {detail}"))
+                checks.append(Check(f"{target.label}-files", not ours, f"{self._settings.wanted.name} {detail}"))
             elif target.name == "docker" and target in self._waiting:
                 checks.append(self._prove_docker(daemon))
         return checks
@@ -174,15 +175,15 @@ class GiveBack:
             return Check("docker-live", False, f"{target.config}: {error}")
         said = name in table(told.get("runtimes"))
         if there and not said:
-            return Check("docker-live", False, f"it has the runtime {name} still. Restart {target.unit} when it may")
+            return Check("docker-live", False, f"it has the runtime {name} still. Restart {target.starter} when it may")
         return Check("docker-live", True, f"it has what {target.config} says")
 
     # --- What is to do --------------------------------------------------------------------------------------------
 
     def _is_affected(self, target: Target) -> bool:
-        if not self._settings.runner or not target.running or not target.unit:
+        if not self._settings.runner or not target.running or not target.starter:
             return False
-        if owed(target.unit) in self._journal.notes():
+        if owed(target.starter) in self._journal.notes():
             return True
         return any(belongs(path, target) for path in self._journal.paths())
 
@@ -239,11 +240,15 @@ def _toml_back(toml: Toml, whole: bool, before: Dict[str, Any], names: Sequence[
     for plugin in _PLUGINS:
         if whole:
             toml.delete(["plugins", plugin])  # all of it is ours, what it repeats of other files too
+            toml.delete(["plugins", PLUGIN])
         _table_back(toml, before, ["plugins", plugin, "containerd"], "default_runtime_name", names)
         for cdi in (["plugins", plugin, "enable_cdi"], ["plugins", plugin, "containerd", "enable_cdi"]):
             if at(toml.data, *cdi) is True:
                 _back(toml, before, cdi)
     _table_back(toml, before, ["crio", "runtime"], "default_runtime", names)
+    for switch, ours_is in ((["plugins", PLUGIN, "disable"], False), (["crio", "nri", "enable_nri"], True)):
+        if at(toml.data, *switch) is ours_is:
+            _back(toml, before, switch)
     imports = toml.data.get("imports")
     if isinstance(imports, list):
         earlier = before.get("imports", [])

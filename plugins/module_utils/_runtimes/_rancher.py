@@ -28,6 +28,11 @@ _TEMPLATES = {
 _SEEN = ("/usr/local/nvidia/toolkit", "/usr/bin", "/usr/local/bin", "/usr/sbin", "/usr/local/sbin", "/bin", "/sbin")
 
 
+def generated_text(reader: Reader, path: str) -> str:
+    """What the last start wrote."""
+    return reader.text(path) or ""
+
+
 def generated(reader: Reader, path: str) -> Tuple[Dict[str, Any], str, int]:
     """Runtimes, the default one, and the format of the file written at the last start; version 0 without one."""
     text = reader.text(path)

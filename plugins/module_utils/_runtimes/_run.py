@@ -20,11 +20,12 @@ from .._host._root import Root
 from .._host._systemd import Units
 from .._matrix import TOOLKIT_CDI_BY_DEFAULT, version_key
 from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Result, errors, refusal
-from . import _find, _packages, _packages_run, _toolkit_config
-from ._configure import Job, Settings, carry_out, prepare, prove, write
+from . import _find, _packages, _packages_run, _rootless, _selinux, _toolkit_config
+from ._configure import Job, Settings, carry_out, command, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
 from ._repository import Repository
+from ._rootless import NO_CGROUPS, SharedFiles
 from ._specs import Specs
 from ._types import Change, Wanted
 
@@ -86,6 +87,12 @@ def _wrong(params: Mapping[str, Any]) -> List[Finding]:
     if not os.path.isabs(str(params["runtime_path"])) or "\n" in str(params["runtime_path"]):
         detail = f"{params['runtime_path']!r} is no absolute path"
         found.append(Finding("no_path", ERROR, detail, path="runtime_path"))
+    if params.get("nri") and (params["default_runtime"] is not None or params["cdi"]):
+        detail = "runtimes get no NVIDIA runtime then, so there is nothing for default_runtime and cdi to say"
+        found.append(Finding("nri_alone", ERROR, detail, path="nri", remedy="Leave them out, or leave nri out"))
+    if root != "/" and any(one.get("user") for one in params["runtimes"] or ()):
+        detail = "the users of an image tree are not known here; a user's daemon is configured on a running host"
+        found.append(Finding("no_user", ERROR, detail, path="runtimes", remedy="Leave user out"))
     if int(params["restart_timeout"]) < 1:
         detail = f"{params['restart_timeout']}; allowed are seconds from 1 on"
         found.append(Finding("no_timeout", ERROR, detail, path="restart_timeout"))
@@ -105,7 +112,7 @@ class _Run:
     def __init__(self, params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools, root: Root) -> None:
         self._params, self._check, self._progress = params, check, progress
         self._live = root.folder == "/" and tools.has_systemd()
-        self._files = tools.files(root)
+        self._files = SharedFiles(tools.files(root))
         self._root = root
         self._result = Result()
         self._settings = Settings(
@@ -121,6 +128,7 @@ class _Run:
             self._params["default_runtime"],
             bool(self._params["cdi"]),
             bool(re.search(r"^cgroupDriver: *[\"']?systemd", kubelet, re.MULTILINE)),
+            bool(self._params.get("nri")),
         )
 
     def go(self) -> Outcome:
@@ -193,10 +201,15 @@ class _Run:
         if packages:
             self._result.findings += packages.todo.findings
             self._result.plan += packages.todo.actions
+        boolean = _selinux.back(journal.notes(), self._files) if self._live else []
+        self._result.plan += boolean
         self._result.changed = bool(self._result.plan)
         self._result.found = {"runtimes": [target.told() for target in targets]}
         if not self._check and (self._result.plan or journal.notes()):
             try:
+                if boolean and self._settings.runner:
+                    _selinux.give_back(self._settings.runner, journal.notes())
+                    work.done.append("selinux")
                 work.carry_out()
                 work.done += self._buy(packages)
             except Failure as failure:
@@ -212,6 +225,13 @@ class _Run:
         asked = None if self._params["state"] == "absent" else self._params["runtimes"]
         targets, findings = _find.find(self._root, self._settings.runner, asked)
         self._result.findings += findings
+        if asked is None:
+            targets += _find.rootless(_rootless.noted(self._settings.earlier), self._settings.runner)
+        for target in targets:
+            if target.person:
+                self._files.lend(target.person)
+            elif not target.starter:
+                target.restart_command = tuple(self._settings.earlier.get(command(target.label)) or ())
         return targets
 
     def _stopped(self, failure: Failure, done: Sequence[str]) -> Failure:
@@ -235,12 +255,15 @@ class _Run:
             detail = "no container runtime is on this host"
             self._result.findings.append(Finding("no_runtime", INFO, detail, remedy="Install one, then run again"))
         hook = self._hook(jobs)
+        devices = self._devices(jobs)
+        self._result.findings += devices.findings
         changes = settings + [change for job in jobs for change in job.proposal.changes] + hook
         verb = "create" if settings and settings[0].before is None else "update"
         self._result.plan = list(buys.actions)
         self._result.plan += [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
         self._result.plan += [action for job in jobs for action in job.actions()]
         self._result.plan += [Action("podman-hook", "delete", one.path, one.reason) for one in hook]
+        self._result.plan += devices.actions
         if specs:
             self._result.findings += specs.plan.findings
             self._result.plan += specs.actions()
@@ -250,9 +273,10 @@ class _Run:
             self._result.changed = False
             raise Failure(refusal(self._result.findings), self._result)
         if not self._check:
-            self._act(packages, jobs, hook, specs, journal)
+            self._act(packages, jobs, hook, devices, specs, journal)
             self._result.verified = _packages_run.prove(buys, packages.manager) if packages else []
             self._result.verified += [check for job in jobs for check in prove(job, self._settings)]
+            self._result.verified += devices.prove(self._files)
             self._result.verified += specs.prove() if specs else []
             self._refuse_unproved()
         return Outcome(self._result, diff_of(changes))
@@ -286,17 +310,31 @@ class _Run:
                 listed = []  # told below
             if listed[: len(low_level)] != low_level:
                 wanted[key] = low_level + [one for one in listed if one not in low_level]
+        if any(job.target.person for job in jobs) and NO_CGROUPS not in wanted:
+            wanted[NO_CGROUPS] = True
         if not wanted:
             return []
         after, findings = _toolkit_config.change(text, wanted, option="toolkit_config")
+        if any(job.target.person for job in jobs):
+            findings = [*findings, *self._shared_setting(jobs, after)]
         self._result.findings += [one for one in findings if one not in self._result.findings]
         return [Change(path, text, after, "as asked, read anew for every container")] if after != (text or "") else []
+
+    def _shared_setting(self, jobs: Sequence[Job], after: str) -> List[Finding]:
+        others = [one.name for one in jobs if not one.target.person and one.name != "podman" and not one.nri]
+        try:
+            told = _toolkit_config.read(after)
+        except ValueError:
+            return []  # told as a file that cannot be read
+        mode = str(told.get("nvidia-container-runtime.mode") or "")
+        return _rootless.shared_setting(others, mode) if told.get(NO_CGROUPS) is True else []
 
     def _act(
         self,
         packages: Optional[_Packages],
         jobs: Sequence[Job],
         hook: Sequence[Change],
+        devices: _selinux.Devices,
         specs: Optional[Specs],
         journal: Journal,
     ) -> None:
@@ -315,6 +353,7 @@ class _Run:
             for change in hook:
                 write(journal, change.path, change.after)
                 done.append("podman-hook")
+            done += devices.carry_out(self._settings.runner, journal) if self._settings.runner else []
             if specs:
                 specs.prepare([job.target for job in jobs])  # anew: packages bring the program and its service
                 done += specs.carry_out(journal)
@@ -332,7 +371,7 @@ class _Run:
     def _program_missing(self, jobs: Sequence[Job]) -> List[Finding]:
         program = self._settings.wanted.program
         needed = [job.name for job in jobs if job.target.placement != _find.NONE and job.name != "podman"]
-        if not needed or self._files.exists(program):
+        if self._settings.wanted.nri or not needed or self._files.exists(program):
             return []
         detail = f"{program} is not there, and containers of the runtime could not start with it"
         remedy = "Install the container toolkit, or give the path where its runtime is"
@@ -344,6 +383,12 @@ class _Run:
         if text is None or not any(job.name == "podman" for job in jobs):
             return []
         return [Change(HOOK, text, None, "with it, podman gives containers their GPUs twice beside CDI")]
+
+    def _devices(self, jobs: Sequence[Job]) -> _selinux.Devices:
+        wanted = self._params.get("selinux_devices")
+        if not self._live:
+            return _selinux.Devices(None)
+        return _selinux.plan(self._files, wanted, any(job.name == "podman" for job in jobs))
 
     def _told(self, job: Job) -> Dict[str, Any]:
         return dict(job.target.told(), live=job.live)

@@ -31,7 +31,8 @@ class Wanted:
     """What a runtime's configuration has to give.
 
     ``default``: whether pods and containers that name no runtime get this one, None to leave that as it is. ``cdi``:
-    have the daemon inject CDI devices. ``systemd_cgroup``: the kubelet uses systemd, where no runtime tells.
+    have the daemon inject CDI devices. ``systemd_cgroup``: the kubelet uses systemd, where no runtime tells. ``nri``:
+    no runtime, but the interface for NRI plugins.
     """
 
     name: str = "nvidia"
@@ -39,6 +40,7 @@ class Wanted:
     default: Optional[bool] = None
     cdi: bool = False
     systemd_cgroup: bool = False
+    nri: bool = False
 
 
 @dataclass(frozen=True)

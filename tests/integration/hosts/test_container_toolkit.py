@@ -339,6 +339,36 @@ def unchanged(host: Host) -> None:
     assert before[1:] == (started(host, "containerd"), started(host, "docker"))
 
 
+@pytest.mark.rows("RT-09", "S12")
+def test_nri_plugins_are_served_afterwards_and_no_more_when_it_is_given_back(host: Host) -> None:
+    before = host.snapshot()
+    if host.name.endswith("16"):
+        refused = toolkit(host, nri=True)
+        assert "containerd 1.6 knows no NRI" in refused["msg"]
+        assert differences(before, host.snapshot()) == []
+        return
+    off = host.name.endswith("17")
+    planned = toolkit(host, check=True, nri=True)
+    assert differences(before, host.snapshot()) == []
+    assert [action["id"] for action in planned["plan"]] == (
+        ["containerd-0", "containerd-1", "containerd-restart"] if off else []
+    )
+    done = toolkit(host, nri=True)
+    assert not done["failed"], done["msg"]
+    assert {check["id"]: check["ok"] for check in done["verified"]} == {
+        "containerd-files": True,
+        "containerd-live": True,
+    }
+    assert "nvidia" not in handlers(host)
+    assert merged(host)["plugins"]["io.containerd.nri.v1.nri"]["disable"] is False
+    assert host.run("test -S /var/run/nri/nri.sock", check=False).returncode == 0
+    again = toolkit(host, nri=True)
+    assert (again["failed"], again["changed"], again["plan"]) == (False, False, [])
+    back = toolkit(host, state="absent")
+    assert not back["failed"], back["msg"]
+    assert merged(host)["plugins"]["io.containerd.nri.v1.nri"]["disable"] is off
+
+
 # On the host itself: fails or is killed at each step of a run, and says what containerd and docker read then.
 LOOP = """
 import json, subprocess, sys

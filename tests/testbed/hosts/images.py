@@ -58,6 +58,8 @@ RUNTIMES = (
     *("busybox-static", "conntrack", "containerd", "containernetworking-plugins", "docker.io", "ethtool", "iptables"),
     *("podman", "runc", "socat"),
 )
+# What Docker needs to run without root, and a user to have a systemd of their own.
+ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "slirp4netns", "uidmap")
 # Debian's package of dnf's plugins breaks zypper, so each has a system of its own.
 RPM = ("createrepo-c", "gnupg", "rpm")
 # What a driver's kernel module is built with. The headers' kernel is not the one that runs: that is the machine's.
@@ -117,7 +119,12 @@ SYSTEMS = {
             "debian13-runtimes", "Debian 13 with runtimes", base="debian13", packages=(*RUNTIMES, "docker-cli"),
             volumes=RUNTIMES_VOLUMES,
         ),
+        System(
+            "debian13-rootless", "Debian 13 with Docker for users", base="debian13-runtimes", packages=ROOTLESS,
+            volumes=RUNTIMES_VOLUMES,
+        ),
         System("debian12-dnf", "Debian 12 with dnf", base="debian12", packages=(*RPM, "dnf", "dnf-plugins-core")),
+        System("debian12-prometheus", "Debian 12 with Prometheus", base="debian12", packages=("prometheus",)),
         System("debian12-drivers", "Debian 12 with dkms and kernel headers", base="debian12", packages=DRIVERS),
         System("debian13-drivers", "Debian 13 with dkms and kernel headers", base="debian13", packages=DRIVERS),
         System("debian12-zypper", "Debian 12 with zypper", base="debian12", packages=(*RPM, "zypper")),

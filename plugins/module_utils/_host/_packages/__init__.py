@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Packages of a host behind one interface: apt, dnf (4) and zypper, called as commands.
+"""Packages of a host behind one interface: apt, dnf (4 and 5) and zypper, called as commands.
 
 manager(runner, files).install({"nvidia-container-toolkit": "1.20.2-1"}, downgrade=False)
 """
@@ -13,6 +13,7 @@ from .._commands import Runner
 from .._files import Files
 from ._apt import Apt
 from ._dnf import Dnf
+from ._dnf5 import Dnf5
 from ._shared import Manager
 from ._versions import compare
 from ._zypper import Zypper
@@ -26,7 +27,7 @@ MANAGERS = {"apt": "/usr/bin/apt-get", "zypper": "/usr/bin/zypper", "dnf": "/usr
 def manager(runner: Runner, files: Files, name: str = "auto") -> Manager:
     """The package manager of a host; the first that is there with ``auto``.
 
-    Raises ``Failure`` where there is none, for an unknown name, and for dnf 5, which speaks another language.
+    Raises ``Failure`` where there is none, and for an unknown name. dnf 5 is known by the link that dnf is then.
     """
     if name == "auto":
         name = next((one for one, program in MANAGERS.items() if files.exists(program)), "")
@@ -42,5 +43,5 @@ def manager(runner: Runner, files: Files, name: str = "auto") -> Manager:
     if name == "zypper":
         return Zypper(runner)
     if files.root.at(MANAGERS["dnf"]).endswith("/dnf5"):
-        raise Failure("This host has dnf 5, and only dnf 4 is supported. Install the packages by hand.")
+        return Dnf5(runner)
     return Dnf(runner)

@@ -28,6 +28,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import World
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import node_facts, with_nodes
@@ -290,11 +291,11 @@ def test_two_cert_managers_are_named() -> None:
 
 def test_rights_that_are_asked_follow_from_kinds_and_roles() -> None:
     asked = _rights.of_a_run(["Namespace", "DaemonSet"], "gpu-operator")
-    assert _rights.Right("create", "apps", "daemonsets", "gpu-operator") in asked
-    assert _rights.Right("patch", "", "nodes") in asked
-    given = _rights.of_operands(world().wanted)
-    assert _rights.Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
-    attributes = _rights.Right("patch", "", "nodes/status").attributes()
+    assert Right("create", "apps", "daemonsets", "gpu-operator") in asked
+    assert Right("patch", "", "nodes") in asked
+    given = given_away(world().wanted)
+    assert Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
+    attributes = Right("patch", "", "nodes/status").attributes()
     assert attributes == {"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"}
 
 

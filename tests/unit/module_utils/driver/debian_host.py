@@ -51,10 +51,6 @@ def names(version: str, flavour: str = "open", companions: Sequence[str] = ("per
     return {one.name: full(version) if one.exact else "1.0-1" for one in found.packages if one.role != "headers"}
 
 
-def no_nvml() -> Any:
-    raise NvmlError(9, "nvmlInit_v2")
-
-
 class DebianHost(Machine):
     """``repository``: package -> versions that there are, newest first; ``installed``, ``held``: dpkg's.
 
@@ -80,6 +76,7 @@ class DebianHost(Machine):
         self.masked: set[str] = set()
         self.dies_after = -1
         self.builds = True
+        self.nvml: Exception = NvmlError(9, "nvmlInit_v2")
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
         self.rebuilt = 0
         self.today = ""
@@ -104,14 +101,13 @@ class DebianHost(Machine):
     def go(self, check: bool = False, **params: Any) -> Outcome:
         """A run of the module."""
         tools = Tools(
-            runner=self,
-            files=lambda root: self.files,
-            live=lambda root: True,
-            opener=no_nvml,
-            asks=False,
+            runner=self, files=lambda root: self.files, live=lambda root: True, opener=self._no_nvml, asks=False,
             today=self.today,
         )  # type: ignore[arg-type]
         return nvidia_driver({**PARAMS, "root": str(self.root), **params}, check, lambda line: None, tools)
+
+    def _no_nvml(self) -> Any:
+        raise self.nvml
 
     def writes(self) -> list[str]:
         """Commands that change the host."""

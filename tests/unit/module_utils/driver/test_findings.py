@@ -112,6 +112,14 @@ def test_what_is_accepted_is_a_warning(host: DebianHost, name: str) -> None:
     assert seen(host, **options, accept=[name])[name].severity == "warning"
 
 
+def test_without_a_gpu_the_driver_is_installed_for_an_image_and_not_loaded(host: DebianHost) -> None:
+    no_gpu(host)
+    outcome = host.go(branch=580, accept=["no_gpu"])
+    assert (host.version, host.modules, outcome.reboot) == ("", {}, ())
+    assert "driver.module" in {check.id for check in outcome.result.verified if check.ok}
+    assert host.go(branch=580, accept=["no_gpu"]).result.changed is False
+
+
 @pytest.mark.rows("H038")
 def test_packages_of_another_source_go_when_that_is_accepted(host: DebianHost) -> None:
     archive(host)

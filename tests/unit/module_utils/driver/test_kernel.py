@@ -226,6 +226,13 @@ def test_headers_are_there_missing_of_another_kernel_or_gone(tmp_path: Path) -> 
     assert "holds the headers of kernel 6.8.0-40-generic" in (
         headers_missing(Machine(tmp_path / "c", other).files, KERNEL) or ""
     )
+    # As Debian's are: kernel.release is the version of the sources.
+    debian = {
+        **other,
+        f"{FOLDER}/build/include/config/kernel.release": "6.1.176\n",
+        f"{FOLDER}/build/include/generated/utsrelease.h": f'#define UTS_RELEASE "{KERNEL}"\n',
+    }
+    assert headers_missing(Machine(tmp_path / "f", debian).files, KERNEL) is None
     gone = Machine(tmp_path / "d", DEP)
     (tmp_path / f"d{FOLDER}/build").symlink_to("/usr/src/linux-headers-gone")
     assert "leads nowhere" in (headers_missing(gone.files, KERNEL) or "")

@@ -49,8 +49,10 @@ def is_step(host: DebianHost, what: str, of_journal: bool) -> bool:
     return changes
 
 
-def stopped_at(host: DebianHost, number: int, moment: str, stop: Stop, of_journal: bool = False) -> int:
-    """Run an upgrade and end it at a step. Returns how many steps there were until then."""
+def stopped_at(
+    host: DebianHost, number: int, moment: str, stop: Stop, of_journal: bool = False, state: str = "present"
+) -> int:
+    """Run an upgrade, or a removal, and end it at a step. Returns how many steps there were until then."""
     seen = 0
 
     def watch(when: str, what: str) -> None:
@@ -63,7 +65,7 @@ def stopped_at(host: DebianHost, number: int, moment: str, stop: Stop, of_journa
 
     host.watch = watch
     try:
-        host.go(version=NEW)
+        host.go(version=NEW, state=state)
     except (Killed, Failure):
         assert seen >= number
     finally:
@@ -152,6 +154,27 @@ def test_a_command_that_fails_leaves_one_driver_and_the_next_run_ends_it(fresh: 
 @pytest.mark.long
 def test_so_does_every_command_that_fails(fresh: Callable[[], DebianHost]) -> None:
     every_failure(fresh, each=1)
+
+
+@pytest.mark.long
+@pytest.mark.rows("H060")
+def test_a_removal_that_is_killed_at_any_step_is_ended_by_the_next(fresh: Callable[[], DebianHost]) -> None:
+    def installed() -> DebianHost:
+        host = fresh()
+        host.go(state="absent", accept=["not_ours"])
+        host.go(version=NEW)
+        return host
+
+    total = stopped_at(installed(), 10_000, "before", Killed, of_journal=True, state="absent")
+    assert total > 20
+    for number in range(1, total + 1):
+        host = installed()
+        stopped_at(host, number, "before", Killed, of_journal=True, state="absent")
+        host.go(state="absent")
+        assert not [name for name in host.installed if "nvidia" in name]
+        assert (host.held, host.modules, host.masked) == (set(), {}, set())
+        assert not (host.root / "var/lib/gpufleet").exists()
+        assert host.text("/etc/modprobe.d/gpufleet-nouveau.conf") == "# of an earlier release\n"
 
 
 def dies(host: DebianHost, after: int, then: int) -> None:

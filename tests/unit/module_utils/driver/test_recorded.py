@@ -47,6 +47,7 @@ def test_a_driver_that_no_package_brought_is_not_fought(recorded: Path) -> None:
     with pytest.raises(Failure) as failure:
         run(recorded, branch=595)
     assert [one.id for one in failure.value.result.findings if one.severity == "error"] == ["driver_of_image"]
+    assert "(accept: [driver_of_image])" in failure.value.msg
     assert undocumented("nvidia_driver", {**failure.value.as_dict(), "failed": True}) == []
     with pytest.raises(Failure, match="running host only"):
         run(recorded, check=False)

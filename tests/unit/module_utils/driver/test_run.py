@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 
 from ..host_state.trees import gpu, grow
@@ -255,6 +256,23 @@ def test_absent_gives_the_host_back_whatever_version_is_pinned(host: DebianHost)
     host.ran.clear()
     assert host.go(state="absent").result.plan == []
     assert host.writes() == []
+
+
+@pytest.mark.rows("H060")
+def test_modules_that_do_not_go_keep_the_driver_and_its_services(host: DebianHost) -> None:
+    host.go(branch=580)
+    host.answers["rmmod nvidia_uvm"] = said(rc=1, err="rmmod: ERROR: Module nvidia_uvm is in use\n")
+    with pytest.raises(Failure, match=r"Nothing has been removed\."):
+        host.go(state="absent")
+    assert (versions(host), host.units[PERSISTENCED][0]) == ({NEW}, "active")
+
+
+def test_a_first_installation_needs_no_pynvml(host: DebianHost) -> None:
+    host.nvml = MissingPynvml("pynvml is not there")
+    assert host.go(branch=580).result.changed
+    with pytest.raises(Failure, match="settings of the GPUs cannot be saved"):
+        host.go(version=OLD)
+    assert (versions(host), host.version) == ({NEW}, NEW)
 
 
 @pytest.mark.rows("H060")

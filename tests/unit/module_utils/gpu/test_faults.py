@@ -147,7 +147,7 @@ def test_any_failed_call_leaves_the_old_layout_or_one_to_go_on_from(name, host_w
     assert failures(stage, 1) == stage.calls + stage.writes
 
 
-@pytest.mark.rows("ML-11")
+@pytest.mark.rows("ML-11", "P091")
 @pytest.mark.parametrize("code", ["IN_USE", "INSUFFICIENT_RESOURCES"])
 def test_each_write_that_fails_takes_the_run_back(code, host_with):
     stage = Stage(CASES["repartition"], host_with)

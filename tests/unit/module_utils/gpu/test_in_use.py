@@ -21,7 +21,7 @@ def failed(host, **params) -> Failure:
     return failure.value
 
 
-@pytest.mark.rows("MM-02")
+@pytest.mark.rows("MM-02", "P079")
 @pytest.mark.parametrize("product", ["A100-SXM4-40GB", "H200-SXM5-141GB"])
 @pytest.mark.parametrize("reset", [False, True])
 def test_mig_is_not_switched_on_under_what_the_driver_does_not_name(host_with, product, reset):

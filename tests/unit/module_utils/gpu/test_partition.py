@@ -37,7 +37,7 @@ def refused(host, **params) -> str:
     return failure.value.msg
 
 
-@pytest.mark.rows("ML-10", "ML-13", "ML-18", "S18")
+@pytest.mark.rows("ML-10", "ML-13", "ML-18", "S18", "P085")
 def test_only_what_must_go_goes_and_the_second_run_writes_nothing(host):
     before = uuids(host.run(state="exported"))
     host.forget()
@@ -103,7 +103,7 @@ def test_mig_is_switched_off_after_its_instances_are_gone(host):
     assert outcome.diff["after"] == "GPU 0: [MIG off]\n"
 
 
-@pytest.mark.rows("MM-02", "MM-03")
+@pytest.mark.rows("MM-02", "MM-03", "P075")
 @pytest.mark.parametrize(
     ("words", "key"), [("mode_change=reset", "reset_required"), ("virtualization=1", "reboot_required")]
 )
@@ -126,7 +126,7 @@ def test_a_mode_that_waits_is_told_and_not_asked_for_twice(host_with, words, key
     assert host.slices() == "[1g][--][2g----][3g------------]"
 
 
-@pytest.mark.rows("MM-03", "MM-04")
+@pytest.mark.rows("MM-03", "MM-04", "P086")
 def test_a_reset_is_made_when_asked_of_the_changed_gpu_only(host_with):
     host = host_with("A100-SXM4-40GB", "A100-SXM4-40GB")
     host.set("gpu=all", "mode_change=reset")
@@ -199,7 +199,7 @@ def test_mig_is_not_switched_on_under_a_program(host_with):
     assert "the GPU (pid 99)" in msg
 
 
-@pytest.mark.rows("ML-15", "ML-02")
+@pytest.mark.rows("ML-15", "ML-02", "P076")
 def test_every_gpu_is_planned_before_the_first_is_touched(host_with):
     host = host_with("A100-SXM4-40GB", "A100-SXM4-40GB", "T4")
     host.set("gpu=0", "mig=1", "gpu=1", "mig=1", "instance=0@0")
@@ -288,7 +288,7 @@ def test_services_are_stopped_around_a_change_and_only_then(host):
     assert host.systemctl.ran == []
 
 
-@pytest.mark.rows("MH-01")
+@pytest.mark.rows("MH-01", "P080")
 def test_services_are_started_again_when_the_change_fails(host):
     host.systemctl.active = {"nvidia-dcgm.service": "active"}
     host.set("fault=nvmlDeviceCreateGpuInstanceWithPlacement,code=UNKNOWN")

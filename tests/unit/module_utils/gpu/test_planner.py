@@ -43,6 +43,7 @@ EXAMPLES = [
     # existing, wanted, layout afterwards, what stays
     ("1g@0 1g@1 3g@4", "3g 2g 1g", "1g@0 2g@2 3g@4", "1g@0 3g@4"),
     ("1g@0 1g@1 1g@2 1g@3 1g@4 1g@5 1g@6", "3g 1g*3", "1g@0 1g@1 1g@2 3g@4", "1g@0 1g@1 1g@2"),
+    ("1g@0 1g@1 1g@5", "3g 1g*3", "1g@0 1g@1 1g@2 3g@4", "1g@0 1g@1"),
     ("1g@2 1g@5", "3g 1g*2", "1g@0 1g@2 3g@4", "1g@2"),
     ("1g@0 1g@4", "3g", "3g@0", ""),
     ("3g@4", "4g 3g", "4g@0 3g@4", "3g@4"),
@@ -55,7 +56,7 @@ EXAMPLES = [
 ]
 
 
-@pytest.mark.rows("ML-03")
+@pytest.mark.rows("ML-03", "P089")
 @pytest.mark.parametrize(("old", "new", "after", "stays"), EXAMPLES)
 def test_the_most_that_can_stay_stays(old, new, after, stays):
     made = planned(old, new)

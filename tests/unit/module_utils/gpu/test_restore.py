@@ -39,7 +39,7 @@ def devices(host) -> set:
     return {part["uuid"] for gpu in found for each in gpu["instances"] for part in each["compute"]}
 
 
-@pytest.mark.rows("MH-06")
+@pytest.mark.rows("MH-06", "P083")
 def test_the_layout_is_given_back_at_boot_with_the_same_uuids(host_with):
     host = host_with("H200-SXM5-141GB", "T4")
     outcome = host.run(layout=LAYOUT, restore_at_boot=True)

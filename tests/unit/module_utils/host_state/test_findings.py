@@ -57,6 +57,7 @@ def test_real_machines_have_no_findings(tmp_path: Path, name: str) -> None:
     assert state["driver"]["state"] == "loaded"
 
 
+@pytest.mark.rows("P026", "P036", "P037", "P042", "P043", "P044")
 @pytest.mark.parametrize(
     ("files", "finding", "words"),
     [
@@ -157,6 +158,7 @@ def test_what_fits_has_no_finding(tmp_path: Path, files: dict[str, Any]) -> None
     assert found(tmp_path, files)[1] == {}
 
 
+@pytest.mark.rows("P041")
 @pytest.mark.parametrize(
     ("files", "state"),
     [

@@ -157,7 +157,7 @@ GPU_PODS = {
 ALL: dict[str, Any] = {"dcgm": {"enabled": True}, "nodeStatusExporter": {"enabled": True}}
 
 
-@pytest.mark.rows("RT-07", "RT-08", "ST-01")
+@pytest.mark.rows("RT-07", "RT-08", "ST-01", "P011")
 @pytest.mark.parametrize(("values", "more"), [({}, {"nvidia-cdi", "nvidia-legacy"}), (NO_CDI, set())])
 def test_runtime_classes_are_named_as_the_policy_says(values: dict[str, Any], more: set[str]) -> None:
     made = objects_of(policy_of({**ALL, **values, "operator": {"runtimeClass": "fast"}}))
@@ -195,7 +195,7 @@ def test_no_hook_is_named_where_the_toolkit_is_not_ours() -> None:
     assert env_of(plugin)["CDI_ENABLED"] == "true"
 
 
-@pytest.mark.rows("RT-09", "S12")
+@pytest.mark.rows("RT-09", "S12", "P011")
 def test_nri_leaves_the_runtimes_files_alone_and_marks_pods() -> None:
     pod = toolkit(values=NRI)
     env = env_of(pod["containers"][0])

@@ -89,7 +89,27 @@ def test_the_kubelets_cgroup_driver_counts_where_no_runtime_tells() -> None:
     assert runtimes["nvidia"]["options"] == {"BinaryName": P, "SystemdCgroup": True}
 
 
-@pytest.mark.rows("P017", "H084")
+@pytest.mark.rows("P007", "P010")
+@pytest.mark.parametrize("daemon", [(1, 6, 20), (1, 7, 24)])
+def test_a_default_runtime_that_somebody_elses_file_took_away_is_put_back(daemon: tuple[int, ...]) -> None:
+    """nvidia-ctk's drop-in on a stock configuration: the built-in runc is gone, and the CRI plugin does not start."""
+    theirs = "version = 2\n" + runtime("nvidia", options=f'BinaryName = "{P}"', runtime_type=f'"{RUNC}"')
+    files = Given({_containerd.CONFIG: "version = 2\n" + IMPORTS, _containerd.DROP_IN: theirs})
+    gone = {"nvidia": {"runtime_type": RUNC, "options": {"BinaryName": P}}}
+    proposal = _containerd.plan(files, _containerd.Places(), Wanted(systemd_cgroup=True), daemon, gone)
+    files.take(proposal)
+    found = drop_in(files)["plugins"][V2]["containerd"]["runtimes"]
+    assert found["runc"] == {"runtime_type": RUNC, "options": {"SystemdCgroup": True}}
+    assert found["nvidia"]["options"]["BinaryName"] == P
+    again = _containerd.plan(files, _containerd.Places(), Wanted(systemd_cgroup=True), daemon, gone)
+    assert again.changes == []
+    before = {"plugins": {V2: {"containerd": {"default_runtime_name": "runc", "runtimes": gone}}}}
+    after = {"plugins": {V2: {"containerd": {"default_runtime_name": "runc", "runtimes": {**gone, **found}}}}}
+    assert differences(before, after, Wanted()) == []
+    assert differences(after, before, Wanted()) != []
+
+
+@pytest.mark.rows("P017", "H084", "H074")
 def test_a_flag_of_dockerd_that_says_the_same_is_refused() -> None:
     files = Given({_docker.CONFIG: "{}"})
     flags = ["/usr/bin/dockerd", "--default-runtime=runc"]

@@ -70,12 +70,62 @@ def test_a_host_without_any_and_an_unknown_name_are_refused(tmp_path: Path) -> N
         manager(Runner(), Files(Root(str(tmp_path))), "pacman")
 
 
-def test_dnf_5_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "usr/bin").mkdir(parents=True)
-    (tmp_path / "usr/bin/dnf5").touch()
-    (tmp_path / "usr/bin/dnf").symlink_to("dnf5")
-    with pytest.raises(Failure, match="only dnf 4 is supported"):
-        manager(Runner(), Files(Root(str(tmp_path))))
+def dnf5(root: Path, *answers: Answer) -> tuple[Manager, list[str]]:
+    """dnf 5 is what the program dnf of Fedora leads to. Its answers are as its sources print them."""
+    (root / "usr/bin").mkdir(parents=True)
+    (root / "usr/bin/dnf5").touch()
+    (root / "usr/bin/dnf").symlink_to("dnf5")
+    runner = Replay(*answers)
+    return manager(runner, Files(Root(str(root)))), runner.ran
+
+
+STANZAS = """\
+# Added by 'versionlock add' command on 2026-11-01 10:00:00
+Package name: alpha
+evr = 1.17.8-1
+
+Package name: nvidia-*
+evr >= 3:570
+evr < 3:571
+
+Package name: beta
+evr != 1.0-1
+
+Package name: gamma # entry is invalid: missing package conditions
+"""
+
+
+@pytest.mark.rows("H061")
+def test_dnf_5_queries_end_their_lines_and_need_no_plugin_switched_off(tmp_path: Path) -> None:
+    said = "alpha 0:1.17.8-1\nalpha 0:1.20.2-1\nbeta 2:1.0-1\n"
+    one, ran = dnf5(tmp_path, ("repoquery", 0, said, ""))
+    assert one.candidates(NAMES) == {"alpha": ["1.20.2-1", "1.17.8-1"], "beta": ["2:1.0-1"]}
+    query = "repoquery --available --queryformat %{name} %{epoch}:%{version}-%{release}\\n alpha beta nope"
+    assert ran == [f"dnf -q --cacheonly {query}"]
+    found = one.probe(["alpha"], "[x]\n", b"")
+    assert found == {"alpha": ["1.20.2-1", "1.17.8-1"]}
+    assert re.search(r"--setopt=reposdir=\S+ .*--disable-plugin=\* repoquery", ran[-1])
+
+
+@pytest.mark.rows("H061")
+def test_dnf_5_holds_by_its_own_command_and_its_stanzas_are_read(tmp_path: Path) -> None:
+    rpm = ("^rpm ", 0, "alpha\t1.17.8-1\n", "")
+    one, ran = dnf5(tmp_path, ("versionlock list", 0, STANZAS, ""), ("versionlock (add|delete)", 0, "", ""), rpm)
+    assert one.held(["alpha", "beta", "gamma", "nvidia-driver", "nope"]) == ["alpha", "nvidia-driver"]
+    one.hold(["alpha"])
+    assert ran[-1] == "dnf -q -y --disable-repo=* versionlock add alpha"
+    one.unhold(["alpha", "nvidia-driver", "beta"])
+    assert ran[-1] == "dnf -q -y --disable-repo=* versionlock delete alpha nvidia-*"
+    before = len(ran)
+    one.unhold(["nope"])
+    assert [line for line in ran[before:] if "list" not in line] == []
+
+
+@pytest.mark.rows("H061")
+def test_dnf_5_that_fails_tells_why(tmp_path: Path) -> None:
+    one, _ran = dnf5(tmp_path, ("versionlock list", 1, "", "Failed to parse /etc/dnf/versionlock.toml\n"))
+    with pytest.raises(Failure, match=r"dnf cannot read its version locks: .*versionlock.toml"):
+        one.held(["alpha"])
 
 
 @pytest.mark.parametrize("name", ["apt", "dnf", "zypper"])
