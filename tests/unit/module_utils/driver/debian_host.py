@@ -101,7 +101,11 @@ class DebianHost(Machine):
     def go(self, check: bool = False, **params: Any) -> Outcome:
         """A run of the module."""
         tools = Tools(
-            runner=self, files=lambda root: self.files, live=lambda root: True, opener=self._no_nvml, asks=False,
+            runner=self,
+            files=lambda root: self.files,
+            live=lambda root: True,
+            opener=self._no_nvml,
+            asks=False,
             today=self.today,
         )  # type: ignore[arg-type]
         return nvidia_driver({**PARAMS, "root": str(self.root), **params}, check, lambda line: None, tools)
