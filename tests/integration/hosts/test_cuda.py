@@ -38,6 +38,7 @@ def run(hosts: Hosts, *more: str, **options: Any) -> dict[str, Any]:
     command += ["-m", "gpufleet.nvidia.cuda_toolkit", "-a", json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     answer: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
+    answer["failed"] = done.returncode != 0
     assert undocumented("cuda_toolkit", answer) == []
     return answer
 
