@@ -59,7 +59,7 @@ RUNTIMES = (
     *("podman", "runc", "socat"),
 )
 # What Docker needs to run without root, and a user to have a systemd of their own.
-ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "slirp4netns", "uidmap")
+ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "uidmap")
 # Debian's package of dnf's plugins breaks zypper, so each has a system of its own.
 RPM = ("createrepo-c", "gnupg", "rpm")
 # No container runs inside on a disk that is an overlay itself.
