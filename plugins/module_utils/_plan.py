@@ -132,9 +132,15 @@ def errors(findings: Sequence[Finding]) -> List[Finding]:
 
 def refusal(findings: Sequence[Finding]) -> str:
     """The message of a run that is refused: every error, one a line, and that nothing was changed."""
-    lines = [f"- {f.sentence()}" for f in errors(findings)]
+    lines = [f"- {f.sentence()}{_word(f)}" for f in errors(findings)]
     count = f"{len(lines)} problem{'s' if len(lines) != 1 else ''}"
     return f"Refused, nothing has been changed. {count}:\n" + "\n".join(lines)
+
+
+def _word(finding: Finding) -> str:
+    """What to write where the sentence says that it can be accepted, but not by which word."""
+    said = not finding.accept or finding.accept in finding.sentence()
+    return "" if said else f" (accept: [{finding.accept}])"
 
 
 def redacted(value: Any) -> Any:

@@ -188,6 +188,38 @@ found:
       description: SHA-256 of the complete policy. Empty with O(state=absent).
       returned: success
       type: str
+    status:
+      description: The state of the stack, as the GPU Operator tells it of a ClusterPolicy.
+      returned: with O(state=present)
+      type: dict
+      contains:
+        state:
+          description: V(ready) or V(notReady).
+          returned: always
+          type: str
+        conditions:
+          description: The conditions V(Ready) and V(Error), of which one is true.
+          returned: always
+          type: list
+          elements: dict
+          contains:
+            type:
+              description: V(Ready) or V(Error).
+              returned: always
+              type: str
+            status:
+              description: V(True) or V(False).
+              returned: always
+              type: str
+            reason:
+              description: Of the one that is true, V(Reconciled), V(NFDLabelsMissing) (no node has labels of NFD),
+                V(NoGPUNodes), V(OperandNotReady) or V(ReconcileFailed).
+              returned: always
+              type: str
+            message:
+              description: Operands that are not ready and nodes with what is wrong on them, or the error.
+              returned: always
+              type: str
     stages:
       description: Operands in the order in which they come up on a node.
       returned: success

@@ -13,7 +13,8 @@ author: gpufleet.nvidia contributors (@gpufleet)
 description:
   - Looks at the cluster once and judges it. Kubernetes version, rights of the account, pod security, quotas, Node
     Feature Discovery and its leftovers, container runtimes, kernels and driver images, nouveau and NVSwitches,
-    admission webhooks, controllers and device plugins of others, GPU workloads without limits or tolerations.
+    versions that do not fit together, admission webhooks, controllers and device plugins of others, GPU workloads
+    without limits or tolerations.
   - Every finding comes with its severity and a remedy, in one table. The module fails when one of them is an error.
   - Changes nothing. Admission is asked by dry runs of the operands' pods, rights by access reviews.
 extends_documentation_fragment:

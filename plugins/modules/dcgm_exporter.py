@@ -7,15 +7,17 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: dcgm_exporter
-short_description: Manage NVIDIA's DCGM exporter alone, in a cluster or on a host
+short_description: Manage NVIDIA's DCGM exporter, in a cluster or on a host
 version_added: "0.1.0"
 author: gpufleet.nvidia contributors (@gpufleet)
 description:
   - With O(platform=kubernetes), makes the exporter's DaemonSet, Service and ServiceMonitor (and the standalone DCGM
     where the policy wants it) what the policy says,
     and touches nothing else of the stack.
-  - With O(platform=systemd), DCGM and the exporter are services of the host. This answers that it is not there yet;
-    the options stand.
+  - With O(platform=systemd), DCGM and the exporter are services of the host. DCGM's packages are chosen by the driver
+    and the GPUs, the counters file is judged before the exporter reads it, services start anew only when something that
+    they work with has changed, and every wanted metric is seen to come out. What was there before comes back with
+    O(state=absent).
   - Options of one platform are ignored on the other, so that connection defaults of an action group do no harm.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
@@ -24,11 +26,11 @@ extends_documentation_fragment:
   - gpufleet.nvidia.cluster.drift
 attributes:
   check_mode:
-    description: Plans and writes nothing. Dry runs are sent where the account may patch, so that refusals by
-      admission show in the plan.
+    description: Plans and writes nothing. In a cluster dry runs are sent where the account may patch, so that refusals
+      by admission show in the plan.
     support: full
   diff_mode:
-    description: Shows what differs of each object.
+    description: Shows what differs of each object or file.
     support: full
 options:
   platform:
@@ -62,6 +64,79 @@ options:
     type: str
     choices: [standalone, embedded]
     default: standalone
+  hostengine_address:
+    description:
+      - Address of the host engine with O(hostengine=standalone).
+      - C(nvidia-dcgm.service) is enabled and started where it is this host's own; another host's is only asked.
+    type: str
+    default: localhost:5555
+  packages:
+    description: Whether DCGM is installed on a host. With V(none) packages are left alone, as on DGX OS.
+    type: str
+    choices: [dcgm, none]
+    default: dcgm
+  dcgm_version:
+    description: Version of DCGM on a host, or V(latest). What is installed stays by default, else the newest is taken.
+    type: str
+  cuda_major:
+    description: CUDA for which DCGM is installed on a host, such as V(13). That of the loaded driver by default.
+    type: int
+  hold:
+    description: Whether DCGM's packages are held at their version.
+    type: bool
+    default: true
+  package_manager:
+    description: Package manager of a host.
+    type: str
+    choices: [auto, apt, dnf, zypper]
+    default: auto
+  program:
+    description: The exporter on a host. NVIDIA publishes no package of it; the program is in its image.
+    type: path
+    default: /usr/bin/dcgm-exporter
+  container:
+    description: Runs the exporter of a host in a container instead.
+    type: dict
+    suboptions:
+      engine:
+        description: What runs the container.
+        type: str
+        choices: [docker, podman]
+        required: true
+      image:
+        description: Image of the exporter. NVIDIA's of the newest known release by default.
+        type: str
+      devices:
+        description: How the container gets the GPUs. V(auto) is V(gpus) for docker and V(cdi) for podman.
+        type: str
+        choices: [auto, gpus, cdi]
+        default: auto
+  collect_interval:
+    description: Milliseconds between two readings of the GPUs, on a host.
+    type: int
+    default: 30000
+  settings:
+    description:
+      - Further flags of the exporter on a host by name, without dashes before them, such as C(hpc-job-mapping-dir) or
+        C(devices). Unknown ones are refused with the nearest name.
+    type: dict
+  web_config:
+    description: TLS and names with passwords for whoever asks the exporter of a host.
+    type: dict
+    suboptions:
+      cert_file:
+        description: Certificate on the host.
+        type: path
+      key_file:
+        description: Its key on the host.
+        type: path
+      basic_auth_users:
+        description: Bcrypt hash of the password by name.
+        type: dict
+  scrape_timeout:
+    description: Seconds within which every wanted metric has to come out on a host.
+    type: int
+    default: 60
   service_monitor:
     description: Whether a ServiceMonitor is made in a cluster whose CRD is there. The policy's
       C(dcgmExporter.serviceMonitor.enabled) by default.
@@ -77,6 +152,26 @@ EXAMPLES = r"""
     metrics: |
       DCGM_FI_DEV_GPU_UTIL, gauge, GPU utilization in percent.
       DCGM_FI_DEV_FB_USED, gauge, Framebuffer memory used in MiB.
+
+- name: DCGM and the exporter as services of a host, for Prometheus on other machines
+  gpufleet.nvidia.dcgm_exporter:
+    platform: systemd
+    dcgm_version: 4.6.0
+    listen_address: 192.0.2.10
+    web_config:
+      cert_file: /etc/ssl/certs/exporter.pem
+      key_file: /etc/ssl/private/exporter.key
+  become: true
+
+- name: The exporter in a container, with job names of Slurm
+  gpufleet.nvidia.dcgm_exporter:
+    platform: systemd
+    container:
+      engine: podman
+      image: registry.example.com/nvidia/dcgm-exporter:4.6.0-4.8.3-distroless
+    settings:
+      hpc-job-mapping-dir: /var/run/gpu-jobs
+  become: true
 """
 
 RETURN = r"""
@@ -125,11 +220,13 @@ plan:
       returned: always
       type: str
     verb:
-      description: One of V(create), V(update), V(replace), V(delete), V(label).
+      description: One of V(create), V(update), V(replace), V(delete), V(label); on a host also V(install), V(upgrade),
+        V(downgrade), V(remove), V(hold), V(unhold), V(pull), V(enable), V(disable), V(start), V(restart), V(stop),
+        V(restore), V(forget).
       returned: always
       type: str
     target:
-      description: Kind, namespace and name of the object.
+      description: Kind, namespace and name of the object; a package, file or unit on a host.
       returned: always
       type: str
     reason:
@@ -137,7 +234,7 @@ plan:
       returned: always
       type: str
     disruptive:
-      description: Whether pods are stopped by it.
+      description: Whether pods are stopped by it, or metrics fail to come for a moment.
       returned: always
       type: bool
     before:
@@ -149,25 +246,25 @@ plan:
       returned: always
       type: raw
 found:
-  description: What was found in the cluster, and what the policy stands for.
+  description: What was found in the cluster and what the policy stands for, or what was found on the host.
   returned: always
   type: dict
   contains:
     namespace:
       description: Namespace of the operands.
-      returned: success
+      returned: when O(platform=kubernetes)
       type: str
     release:
       description: Release of the GPU Operator whose versions are the defaults.
-      returned: success
+      returned: when O(platform=kubernetes)
       type: str
     policy_hash:
       description: SHA-256 of the complete policy. Empty with O(state=absent).
-      returned: success
+      returned: when O(platform=kubernetes)
       type: str
     stages:
       description: Operands in the order in which they come up on a node.
-      returned: success
+      returned: when O(platform=kubernetes)
       type: list
       elements: dict
       contains:
@@ -198,7 +295,7 @@ found:
           type: int
     nodes:
       description: GPU nodes, sorted by name.
-      returned: success
+      returned: when O(platform=kubernetes)
       type: list
       elements: dict
       contains:
@@ -259,7 +356,7 @@ found:
           type: str
     requests:
       description: Requests that this run sent to the API server.
-      returned: success
+      returned: when O(platform=kubernetes)
       type: dict
       contains:
         total:
@@ -270,9 +367,119 @@ found:
           description: Requests that changed something.
           returned: always
           type: int
+    driver:
+      description: Version of the loaded driver. Empty without one.
+      returned: when O(platform=systemd)
+      type: str
+    cuda:
+      description: Major version of CUDA that the driver runs. 0 where nobody tells.
+      returned: when O(platform=systemd)
+      type: int
+    gpus:
+      description: GPUs of the host, in NVML's order.
+      returned: when O(platform=systemd)
+      type: list
+      elements: dict
+      contains:
+        uuid:
+          description: UUID. Empty where only PCI tells of the GPU.
+          returned: always
+          type: str
+        product:
+          description: Product.
+          returned: always
+          type: str
+        architecture:
+          description: Architecture, such as V(hopper).
+          returned: always
+          type: str
+        mig:
+          description: Whether MIG is on.
+          returned: always
+          type: bool
+        instances:
+          description: Ids of its GPU instances.
+          returned: always
+          type: list
+          elements: int
+    packages:
+      description: Packages of DCGM before the run, version by name.
+      returned: when O(platform=systemd)
+      type: dict
+      sample: {"datacenter-gpu-manager-4-core": "1:4.6.0-1"}
+    hostengine:
+      description: The host engine's service before the run.
+      returned: when O(platform=systemd)
+      type: dict
+      contains:
+        unit:
+          description: Name of the unit.
+          returned: always
+          type: str
+        there:
+          description: Whether there is such a unit.
+          returned: always
+          type: bool
+        enabled:
+          description: Whether it starts at boot.
+          returned: always
+          type: bool
+        running:
+          description: Whether it runs.
+          returned: always
+          type: bool
+    exporter:
+      description: The exporter's service before the run.
+      returned: when O(platform=systemd)
+      type: dict
+      contains:
+        unit:
+          description: Name of the unit.
+          returned: always
+          type: str
+        there:
+          description: Whether there is such a unit.
+          returned: always
+          type: bool
+        enabled:
+          description: Whether it starts at boot.
+          returned: always
+          type: bool
+        running:
+          description: Whether it runs.
+          returned: always
+          type: bool
+    address:
+      description: Address and port on which the exporter listens. Empty with O(state=absent).
+      returned: when O(platform=systemd)
+      type: str
+    metrics:
+      description: Metrics that are asked for.
+      returned: when O(platform=systemd)
+      type: dict
+      contains:
+        wanted:
+          description: Their names, in the order of the counters file.
+          returned: always
+          type: list
+          elements: str
+        absent:
+          description: Those that do not come, after a real run.
+          returned: always
+          type: list
+          elements: dict
+          contains:
+            name:
+              description: Name of the metric.
+              returned: always
+              type: str
+            reason:
+              description: What of the hardware or of MIG explains it, or V(unknown).
+              returned: always
+              type: str
 verified:
-  description: Proofs of the end state, read from the nodes and not from the objects that were written. Empty in check
-    mode.
+  description: Proofs of the end state, read from the nodes, or from the exporter itself, and not from what was written.
+    Empty in check mode.
   returned: always
   type: list
   elements: dict
@@ -304,6 +511,7 @@ remaining:
 from ansible.module_utils.basic import AnsibleModule
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._args import CONNECTION, DRIFT, POLICY, WAIT, spec
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._dcgm_host._entry import run_module as run_on_host
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._entry import run_module
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._parts import dcgm_exporter
 
@@ -322,9 +530,37 @@ def main():
             listen_address={"type": "str", "default": "127.0.0.1"},
             hostengine={"type": "str", "choices": ["standalone", "embedded"], "default": "standalone"},
             service_monitor={"type": "bool"},
+            hostengine_address={"type": "str", "default": "localhost:5555"},
+            packages={"type": "str", "choices": ["dcgm", "none"], "default": "dcgm"},
+            dcgm_version={"type": "str"},
+            cuda_major={"type": "int"},
+            hold={"type": "bool", "default": True},
+            package_manager={"type": "str", "choices": ["auto", "apt", "dnf", "zypper"], "default": "auto"},
+            program={"type": "path", "default": "/usr/bin/dcgm-exporter"},
+            container={
+                "type": "dict",
+                "options": {
+                    "engine": {"type": "str", "choices": ["docker", "podman"], "required": True},
+                    "image": {"type": "str"},
+                    "devices": {"type": "str", "choices": ["auto", "gpus", "cdi"], "default": "auto"},
+                },
+            },
+            collect_interval={"type": "int", "default": 30000},
+            settings={"type": "dict"},
+            web_config={
+                "type": "dict",
+                "options": {
+                    "cert_file": {"type": "path"},
+                    "key_file": {"type": "path", "no_log": False},
+                    "basic_auth_users": {"type": "dict", "no_log": True},
+                },
+            },
+            scrape_timeout={"type": "int", "default": 60},
         ),
         supports_check_mode=True,
     )
+    if module.params["platform"] == "systemd":
+        run_on_host(module)
     run_module(module, dcgm_exporter)
 
 

@@ -33,6 +33,11 @@ options:
       - JMESPath expression over RV(found), such as V(nodes[?!ready].name). Its result is returned as RV(result).
       - Needs the Python package C(jmespath) where the module runs.
     type: str
+  owners:
+    description: Whether to tell who set the GPU labels, annotations and taints of nodes, and when, as
+      RV(found.owners).
+    type: bool
+    default: false
   show_table:
     description: Whether the table of nodes is shown on the terminal, too.
     type: bool
@@ -173,6 +178,99 @@ found:
           description: Container runtime and version.
           returned: always
           type: str
+    status:
+      description: The state of the stack, as the GPU Operator tells it of a ClusterPolicy.
+      returned: success
+      type: dict
+      contains:
+        state:
+          description: V(ready) or V(notReady).
+          returned: always
+          type: str
+        conditions:
+          description: The conditions V(Ready) and V(Error), of which one is true.
+          returned: always
+          type: list
+          elements: dict
+          contains:
+            type:
+              description: V(Ready) or V(Error).
+              returned: always
+              type: str
+            status:
+              description: V(True) or V(False).
+              returned: always
+              type: str
+            reason:
+              description: Of the one that is true, V(Reconciled), V(NFDLabelsMissing) (no node has labels of NFD),
+                V(NoGPUNodes), V(OperandNotReady) or V(ReconcileFailed).
+              returned: always
+              type: str
+            message:
+              description: Operands that are not ready and nodes with what is wrong on them, or the error.
+              returned: always
+              type: str
+    policies:
+      description: Objects of the GPU Operator that describe the stack, where the cluster has such kinds.
+      returned: success
+      type: list
+      elements: dict
+      contains:
+        kind:
+          description: V(ClusterPolicy), V(GPUCluster) or V(NVIDIADriver).
+          returned: always
+          type: str
+        name:
+          description: Its name.
+          returned: always
+          type: str
+        counts:
+          description: V(active), V(ignored) for a ClusterPolicy beside an older one, V(disabled) for an NVIDIADriver
+            that the ClusterPolicy does not use, V(conflict) where objects contradict each other.
+          returned: always
+          type: str
+        state:
+          description: State by its own status. Empty where it has none.
+          returned: always
+          type: str
+        reason:
+          description: Reason of the condition that is true. Empty where it has none.
+          returned: always
+          type: str
+        message:
+          description: Its message.
+          returned: always
+          type: str
+    owners:
+      description: Who set what on nodes, by node and key, as the API server has written it down.
+      returned: with O(owners)
+      type: list
+      elements: dict
+      contains:
+        node:
+          description: Name of the node.
+          returned: always
+          type: str
+        kind:
+          description: V(label), V(annotation) or V(taints). Taints are one list with one owner.
+          returned: always
+          type: str
+        key:
+          description: Key of the label or annotation. Empty for taints.
+          returned: always
+          type: str
+        manager:
+          description: Name by which the writer called itself, such as V(kubectl-taint), V(kubeadm) or V(gpufleet).
+          returned: always
+          type: str
+        operation:
+          description: V(Apply) or V(Update).
+          returned: always
+          type: str
+        time:
+          description: When it was last written, UTC.
+          returned: always
+          type: str
     runs:
       description: The last runs that wrote to the cluster, newest first. They are kept on the Lease C(gpufleet).
       returned: success
@@ -248,6 +346,7 @@ def main():
             CONNECTION,
             namespace={"type": "str", "default": "gpu-operator"},
             query={"type": "str"},
+            owners={"type": "bool", "default": False},
             show_table={"type": "bool", "default": False},
             progress_file={"type": "path"},
         ),

@@ -14,10 +14,11 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from ansible_collections.gpufleet.nvidia.tests.bench import figures, machine, mig, scale, stack
+from ansible_collections.gpufleet.nvidia.tests.bench import figures, host, machine, mig, scale, stack
 from ansible_collections.gpufleet.nvidia.tests.bench.peers import PeerError
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 from ansible_collections.gpufleet.nvidia.tests.testbed.cluster import ClusterError
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import HostError
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ProgramError, Report, say
 
 FILE = CHECKOUT / "build" / "bench.json"
@@ -32,10 +33,13 @@ class Bench:
 
 BENCHES = (
     Bench(mig.NAMES, mig.run),
+    Bench(host.NAMES, host.run),
     Bench(stack.NAMES, stack.run),
     *(Bench(names, scale.run) for names in scale.NAMES_OF.values()),
 )
 EXPECTED = (
+    HostError,
+    host.BenchError,
     mig.BenchError,
     stack.BenchError,
     PeerError,

@@ -13,6 +13,7 @@ from .._policy._model import Policy
 from .._stack._request import Progress, Request, read_policy
 from . import (
     _discovery,
+    _fits,
     _kernels,
     _machines,
     _orphans,
@@ -48,6 +49,7 @@ CHECKS: Tuple[Check, ...] = (
     Check("runtimes", _runtimes.judge),
     Check("kernels", _kernels.judge),
     Check("machines", _machines.judge),
+    Check("versions", _fits.judge),
     Check("webhooks", _webhooks.judge),
     Check("rivals", _rivals.judge),
     Check("workloads", _workloads.judge),

@@ -5,16 +5,17 @@
 
 from __future__ import annotations
 
-import time
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._connection import ApiError, Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, ours, path
+from .._kube._rights import Right, given_away
 from .._operands import _nfd, build, problems
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
+from .._operands._problems import unused_sizes
 from .._operands._types import ClusterFacts
 from .._plan import errors
 from .._policy._model import Policy
@@ -25,7 +26,7 @@ from .._stack._request import Request
 from .._stack._stack import KINDS, OPTIONAL
 from ._discovery import masters
 from ._machines import NODE, facts_of
-from ._rights import ESCALATE, EVERYTHING, Right, of_a_run, of_operands
+from ._rights import ESCALATE, EVERYTHING, of_a_run
 from ._rivals import what_is
 from ._webhooks import service_of
 from ._workloads_found import workloads_of
@@ -47,7 +48,7 @@ class Reader:
         self.unread: Dict[str, str] = {}
 
     def read(self) -> World:
-        world = World(self.policy, ClusterFacts(namespace=self.namespace), now=time.time())
+        world = World(self.policy, ClusterFacts(namespace=self.namespace), now=self.connection.now())
         world.kubernetes = str(self.connection.get("/version").get("gitVersion", ""))
         world.nodes = self._list("Node", keep=slim_node)
         world.live_namespace = self._allowed("Namespace", self._namespace, None)
@@ -121,6 +122,7 @@ class Reader:
         if not errors(found):
             world.wanted = self._objects(world.facts)
             found += untolerated_taints(groups, world.operand_daemonsets)
+            found += unused_sizes(self.policy, world.operand_daemonsets)
         world.of_run = found
         if foreign:
             world.nfd_configs = self._nfd_configs(foreign)
@@ -184,7 +186,7 @@ class Reader:
             [kind for kind in [*KINDS, *sorted(extra - set(KINDS))] if kind not in OPTIONAL], self.namespace
         )
         if not all(self._may(right) for right in ESCALATE):
-            asked += of_operands(wanted)
+            asked += given_away(wanted)
         return [right for right in asked if not self._may(right)]
 
     def _may(self, right: Right) -> bool:

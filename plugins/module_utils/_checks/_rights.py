@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
+from typing import TYPE_CHECKING, Iterable, List, Tuple
 
 from .._kube._resources import resource
-from .._plan import ERROR, WARNING, Finding
+from .._kube._rights import Right, findings_of
+from .._plan import WARNING, Finding
 
 if TYPE_CHECKING:
     from ._world import World
@@ -22,29 +23,6 @@ _BESIDE: Tuple[Tuple[str, str, bool], ...] = (
     ("ControllerRevision", "list", True),
     ("Lease", "get create update", True),
 )
-
-
-class Right(NamedTuple):
-    """One question to the API server. ``namespace`` "" means in the whole cluster; ``given``: for the operands."""
-
-    verb: str
-    group: str
-    resource: str
-    namespace: str = ""
-    name: str = ""
-    given: bool = False
-
-    def __str__(self) -> str:
-        group = f".{self.group}" if self.group else ""
-        name = f"/{self.name}" if self.name else ""
-        return f"{self.verb} {self.resource}{group}{name}"
-
-    def attributes(self) -> Dict[str, str]:
-        """As ``resourceAttributes`` of a SelfSubjectAccessReview."""
-        kind, _slash, sub = self.resource.partition("/")
-        made = {"verb": self.verb, "group": self.group, "resource": kind, "subresource": sub}
-        return {k: v for k, v in {**made, "namespace": self.namespace, "name": self.name}.items() if v or k == "group"}
-
 
 EVERYTHING = Right("*", "*", "*")
 ESCALATE = (Right("escalate", RBAC, "clusterroles"), Right("bind", RBAC, "clusterroles"))
@@ -65,44 +43,9 @@ def of_a_run(kinds: Iterable[str], namespace: str) -> List[Right]:
     return list(dict.fromkeys(found))
 
 
-def of_operands(wanted: Iterable[Mapping[str, object]]) -> List[Right]:
-    """What roles of the operands hold: Kubernetes lets nobody give rights away that he does not hold himself."""
-    found: Set[Right] = set()
-    for made in wanted:
-        if made["kind"] in ("ClusterRole", "Role"):
-            meta = made["metadata"]
-            where = str(meta.get("namespace", "")) if made["kind"] == "Role" and isinstance(meta, Mapping) else ""
-            rules = made.get("rules")
-            found |= {right for rule in (rules if isinstance(rules, list) else ()) for right in _of_rule(rule, where)}
-    return sorted(found)
-
-
-def _of_rule(rule: Mapping[str, Sequence[str]], namespace: str) -> Iterator[Right]:
-    for group in rule.get("apiGroups") or ():
-        for kind in rule.get("resources") or ():
-            for verb in rule.get("verbs") or ():
-                for name in rule.get("resourceNames") or ("",):
-                    yield Right(verb, group, kind, namespace, name, True)
-
-
 def judge(world: World) -> List[Finding]:
     """Rights that are missing, one finding a resource; what could not be read, so that a check is blind."""
-    missing: Dict[Tuple[bool, str, str, str], List[str]] = {}
-    for right in world.denied:
-        missing.setdefault((right.given, right.group, right.resource, right.namespace), []).append(right.verb)
-    found = []
-    for (given, group, name, namespace), verbs in sorted(missing.items()):
-        where = f" in namespace {namespace}" if namespace else " in the whole cluster"
-        what = f"{name}{'.' + group if group else ''}{where}"
-        said = ", ".join(dict.fromkeys(verbs))
-        if given:
-            detail = f"the account cannot give the operands the right to {said} {what}, because it does not hold it"
-            remedy = "Use an account with cluster-admin, or grant it this right or escalate and bind on clusterroles."
-            found.append(Finding("rights-to-give", ERROR, detail, what, remedy=remedy))
-        else:
-            detail = f"the account may not {said} {what}"
-            remedy = "Use an account with cluster-admin, or grant it this right."
-            found.append(Finding("rights-missing", ERROR, detail, what, remedy=remedy))
+    found = findings_of(world.denied)
     for kind, why in sorted(world.unread.items()):
         detail = f"{kind} cannot be read, so what depends on it was not checked: {why}"
         found.append(Finding("preflight-blind", WARNING, detail, kind, remedy="Grant the right to list it."))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import secrets
-import time
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._connection import ApiError, Connection, Deadline, Dropped, KubeError, MissingPackage
@@ -99,7 +98,7 @@ class _Trials:
 
     def _left_over(self) -> List[str]:
         pods = list_objects(self.connection, "Pod", self.namespace, label_selector=SELECTOR).items
-        return [str(item["metadata"]["name"]) for item in pods if left_over(item, time.time())]
+        return [str(item["metadata"]["name"]) for item in pods if left_over(item, self.connection.now())]
 
     def _try(self, made: Sequence[Tuple[str, Trial]], program: Program) -> None:
         where = path("Pod", self.namespace)

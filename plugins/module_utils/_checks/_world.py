@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._resources import Object
+from .._kube._rights import Right
 from .._nodes._labels import has_gpu
 from .._operands._types import ClusterFacts
 from .._plan import Finding
 from .._policy._model import Policy
-from ._rights import Right
 
 
 @dataclass(frozen=True)

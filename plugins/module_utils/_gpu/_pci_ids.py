@@ -14,6 +14,8 @@ from bisect import bisect_right
 from dataclasses import dataclass
 from typing import Dict, Optional, Tuple
 
+from .._matrix import GPUS, PRODUCTS
+
 VENDOR = 0x10DE
 _BUS_ID = re.compile(r"\A([0-9a-fA-F]{4,8}):([0-9a-fA-F]{2}):([0-9a-fA-F]{2})\.([0-7])\Z")
 
@@ -72,26 +74,8 @@ _STARTS = tuple(start for start, _architecture, _capability in _RANGES)
 NEW = 0x2900
 GRACE_HOPPER = range(0x2340, 0x2350)
 
-# Modules that fit, first branch, last branch (0: none known).
-_ARCHITECTURES: Dict[str, Tuple[str, int, int]] = {
-    "pre-fermi": (PROPRIETARY, 0, 340),
-    "fermi": (PROPRIETARY, 0, 390),
-    "kepler": (PROPRIETARY, 340, 470),
-    "maxwell": (PROPRIETARY, 352, 580),
-    "pascal": (PROPRIETARY, 375, 580),
-    "volta": (PROPRIETARY, 384, 580),
-    "turing": (EITHER, 410, 0),
-    "ampere": (EITHER, 455, 0),
-    "hopper": (EITHER, 525, 0),
-    "ada": (EITHER, 525, 0),
-    "blackwell": (OPEN, 570, 0),
-    "thor": (OPEN, 0, 0),
-    "rubin": (OPEN, 0, 0),
-    UNKNOWN: (UNKNOWN, 0, 0),
-}
-
-# The last branch that has proprietary modules at all.
-LAST_PROPRIETARY = 615
+# Jetson's stack has open modules of its own.
+_FLAVOURS = {(OPEN,): OPEN, (PROPRIETARY,): PROPRIETARY, (): OPEN}
 
 _PRODUCTS: Dict[int, str] = {
     0x102D: "Tesla K80",
@@ -183,17 +167,22 @@ _PRODUCTS: Dict[int, str] = {
     0x31C3: "GB300",
 }
 
-# First branches that differ from the architecture's.
-_FIRST_BRANCHES: Dict[int, int] = {
-    **dict.fromkeys((0x20B0, 0x20B1, 0x20B2, 0x20B5, 0x20F1), 450),
-    **dict.fromkeys((0x20B7, 0x2235), 460),
-    0x25B6: 470,
-    0x26B9: 535,
-    **dict.fromkeys((0x2328, 0x2329, 0x232C, 0x2335, 0x233B, 0x2342, 0x2348), 535),
-    **dict.fromkeys((0x2BB1, 0x2BB4, 0x2BB5), 575),
-    **dict.fromkeys((0x3182, 0x31A1, 0x31C2, 0x31C3), 575),
-    0x2E12: 580,
+# Those whose first branch is not the architecture's, with the row of the matrix that has it.
+_FIRST_BRANCHES: Dict[int, str] = {
+    **dict.fromkeys((0x15F7, 0x15F8, 0x15F9), "P100"),
+    **dict.fromkeys((0x20B0, 0x20B1, 0x20B2, 0x20B5, 0x20F1), "A100"),
+    0x20B7: "A30",
+    0x2235: "A40",
+    0x25B6: "A16",
+    0x26B9: "L40S",
+    **dict.fromkeys((0x2328, 0x2329, 0x232C), "H20"),
+    **dict.fromkeys((0x2335, 0x233B), "H200"),
+    **dict.fromkeys((0x2342, 0x2348), "GH200"),
+    **dict.fromkeys((0x2BB1, 0x2BB4, 0x2BB5), "RTX PRO 6000 Blackwell"),
+    **dict.fromkeys((0x3182, 0x31A1, 0x31C2, 0x31C3), "B300"),
+    0x2E12: "GB10",
 }
+_OTHER_AMPERE = PRODUCTS["A10"].branch  # the A100 came long before the rest
 
 # GPUs that can be partitioned. All of GH100 and of the large Blackwell chips can; of the rest those listed.
 _MIG_RANGES = (range(0x2300, 0x2400), range(0x2900, 0x2A00), range(0x3180, 0x3240))
@@ -230,7 +219,7 @@ class Kind:
 def kind(device: int) -> Kind:
     """What the id of a display function of vendor 10de tells."""
     architecture, capability = _architecture(device)
-    flavour, first, last = _ARCHITECTURES[architecture]
+    flavour, first, last = _needs(device, architecture)
     if device in GRACE_HOPPER or (architecture == UNKNOWN and device >= NEW):
         flavour = OPEN
     return Kind(
@@ -238,10 +227,21 @@ def kind(device: int) -> Kind:
         architecture=architecture,
         compute_capability=capability,
         flavour=flavour,
-        first_branch=_FIRST_BRANCHES.get(device, first),
+        first_branch=first,
         last_branch=last,
         mig=_mig(device, architecture),
     )
+
+
+def _needs(device: int, architecture: str) -> Tuple[str, int, int]:
+    """Modules that fit, first branch, last branch (0: none known)."""
+    row = GPUS.get(architecture)
+    if row is None:
+        return UNKNOWN, 0, 0
+    first = PRODUCTS[_FIRST_BRANCHES[device]].branch if device in _FIRST_BRANCHES else row.first
+    if architecture == "ampere" and device not in _FIRST_BRANCHES:
+        first = _OTHER_AMPERE
+    return _FLAVOURS.get(row.flavours, EITHER), first, row.last
 
 
 def _architecture(device: int) -> Tuple[str, str]:

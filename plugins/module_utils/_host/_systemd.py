@@ -76,9 +76,9 @@ class Units:
             raise Failure(f"systemctl told of {len(blocks)} units, and not of the {len(units)} it was asked for.")
         return [_state(unit, block) for unit, block in zip(units, blocks)]
 
-    def start(self, unit: str) -> bool:
-        """Start a unit and wait until systemd says it is up."""
-        return not self.state(unit).running and self._job("start", unit)
+    def start(self, unit: str, wait: bool = True) -> bool:
+        """Start a unit and wait until systemd says it is up; without ``wait`` the start is only asked for."""
+        return not self.state(unit).running and self._job("start", unit, *(() if wait else ("--no-block",)))
 
     def stop(self, unit: str) -> bool:
         """Stop a unit and wait for its end."""
@@ -96,18 +96,28 @@ class Units:
         """Have a unit not started at boot; it is not stopped now."""
         return self.state(unit).enabled and self._job("disable", unit)
 
+    def mask(self, units: Sequence[str]) -> None:
+        """Have nobody start units, until they are unmasked or the host is booted anew."""
+        if units:
+            self._runner.run(["systemctl", "mask", "--runtime", "--", *units], timeout=self._timeout)
+
+    def unmask(self, units: Sequence[str]) -> None:
+        """Take back what ``mask`` did."""
+        if units:
+            self._runner.run(["systemctl", "unmask", "--runtime", "--", *units], timeout=self._timeout)
+
     def reload(self) -> None:
         """Have systemd read changed unit files."""
         self._runner.run(["systemctl", "daemon-reload"], timeout=self._timeout)
 
-    def _job(self, verb: str, unit: str) -> bool:
+    def _job(self, verb: str, unit: str, *options: str) -> bool:
         try:
-            self._runner.run(["systemctl", verb, "--", unit], timeout=self._timeout)
+            self._runner.run(["systemctl", verb, *options, "--", unit], timeout=self._timeout)
         except CommandFailed as failure:
-            raise Failure(f"{unit} did not {verb}: {self._last_words(unit) or failure.how.words()}") from None
+            raise Failure(f"{unit} did not {verb}: {self.last_words(unit) or failure.how.words()}") from None
         return True
 
-    def _last_words(self, unit: str) -> str:
+    def last_words(self, unit: str) -> str:
         """The unit's own last line of the journal, which tells more than systemctl."""
         about = f"_SYSTEMD_UNIT={unit}"
         argv = ["journalctl", "--lines=1", "--output=cat", "--quiet", "--no-pager", about]

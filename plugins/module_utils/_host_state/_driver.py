@@ -25,7 +25,7 @@ _OPEN_WORDS = "Open Kernel Module"
 _NVRM = re.compile(r"NVRM version:.*?\b(?:x86_64|aarch64|arm64|x86|ppc64le)\b.*?(\d+\.\d+(?:\.\d+)?)")
 _NVRM_ANY = re.compile(r"NVRM version:.*?\b(\d{3}\.\d+(?:\.\d+)?)")
 _SO_VERSION = re.compile(r"\.so\.(\d+\.\d+(?:\.\d+)?)\Z")
-_MODULE_FILE = re.compile(r"\A(nvidia(?:-current)?)\.ko(\.gz|\.xz|\.zst)?\Z")
+_MODULE_FILE = re.compile(r"\A(nvidia(?:-current(?:-open)?)?)\.ko(\.gz|\.xz|\.zst)?\Z")
 _GSP = re.compile(r"\Agsp\w*\.bin\Z")
 _LIBRARIES = ("libnvidia-ml.so", "libcuda.so")
 _FOLDERS = (
@@ -243,7 +243,7 @@ def on_disk(tree: Tree, kernel: str, command: _modinfo.Command) -> OnDisk:
         runfile=_runfile(tree),
     )
     for release in found.kernels:
-        for path in _module_files(tree, release):
+        for path in module_files(tree, release):
             found.modules.append(_module_file(tree, path, release, release == kernel, command))
     for folder in (
         "/usr/bin",
@@ -269,7 +269,7 @@ def _module_file(tree: Tree, path: str, kernel: str, running: bool, command: _mo
     return one
 
 
-def _module_files(tree: Tree, release: str) -> List[str]:
+def module_files(tree: Tree, release: str) -> List[str]:
     """Where the modules named nvidia lie: what depmod wrote down, and the folders that packages use."""
     base = f"/lib/modules/{release}"
     found: Set[str] = set()

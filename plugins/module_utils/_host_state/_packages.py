@@ -17,7 +17,8 @@ RPM = ("/usr/lib/sysimage/rpm", "/var/lib/rpm")
 _STATUS = 256 * 1024 * 1024
 _NAMES = re.compile(
     r"\A(nvidia-.+|libnvidia-.+|libcuda1|libcudadebugger1|libnvcuvid1|libnvoptix1|libnvsdm.*|cuda-drivers.*|kmod-nvidia.*|dkms-nvidia|nvlsm"
-    r"|xserver-xorg-video-nvidia.*|linux-(?:modules|objects|signatures)-nvidia.*|datacenter-gpu-manager.*)\Z"
+    r"|xserver-xorg-video-nvidia.*|linux-(?:modules|objects|signatures)-nvidia.*|datacenter-gpu-manager.*"
+    r"|xorg-x11-drv-nvidia.*|akmod-nvidia.*|firmware-nvidia-gsp|gdrcopy.*|gdrdrv-dkms|libgdrapi|xorg-x11-nvidia)\Z"
 )
 _FORMAT = r"%{NAME} %{VERSION}-%{RELEASE}\n"
 

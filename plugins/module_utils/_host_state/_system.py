@@ -61,7 +61,7 @@ class System:
 def read(tree: Tree, kernel: str = "", architecture: str = "") -> System:
     """``kernel`` and ``architecture``: those of the running machine, used where the files do not say."""
     tree = tree.of("host")
-    release = _os_release(tree)
+    release = os_release(tree)
     container = _container(tree)
     system = System(
         kernel=tree.text("/proc/sys/kernel/osrelease") or kernel,
@@ -85,7 +85,8 @@ def _options(command_line: str) -> List[str]:
     return [word for word in command_line.split() if _OPTIONS.search(word)]
 
 
-def _os_release(tree: Tree) -> Dict[str, str]:
+def os_release(tree: Tree) -> Dict[str, str]:
+    """What the system says of itself: ID, ID_LIKE, VERSION_ID."""
     text = tree.text("/etc/os-release") or tree.text("/usr/lib/os-release")
     found = {}
     for line in text.splitlines():

@@ -14,6 +14,7 @@ import random
 import threading
 import time
 from collections import Counter
+from email.utils import parsedate_to_datetime
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Protocol
 from urllib.parse import urlencode
 
@@ -26,6 +27,7 @@ TIMEOUT = 30.0  # seconds without a byte after which one request is given up
 PATIENCE = 120.0  # seconds in which one request is tried again, when the caller gives no deadline
 CONNECT_TRIES = 4  # a server that never answered is given up after this many tries, about 3 seconds
 SERVER_ERROR_TRIES = 6  # a server that keeps failing (a broken webhook, say) is given up after about 8 seconds
+CLOCKS_AGREE = 2.0  # seconds that the server's clock may differ, since it tells whole seconds
 PASSING = (502, 503, 504)  # a server that restarts, or a load balancer without one: given up when PATIENCE ends
 
 
@@ -143,7 +145,8 @@ class Connection:
 
     ``stats`` counts what went over the wire, each try on its own: ``requests``, ``writes`` (mutating, not a dry run,
     not a review or token request), ``dry_runs``, ``retries``, and each method by its name. ``warnings`` holds the
-    texts of the server's ``Warning`` headers, each once, in order.
+    texts of the server's ``Warning`` headers, each once, in order. ``ahead``: seconds by which the server's clock is
+    ahead of that of this machine, 0 while they agree.
     """
 
     def __init__(
@@ -157,6 +160,7 @@ class Connection:
         self.server = server.rstrip("/")
         self.stats: Dict[str, int] = Counter()
         self.warnings: List[str] = []
+        self.ahead = 0.0
         self.timeout = timeout
         self._transport = transport
         self._auth = auth
@@ -277,9 +281,22 @@ class Connection:
         url = self.server + path + ("?" + urlencode(query) if query else "")
         reply = self._transport.send(method, url, headers, data, timeout)
         self._answered = True
+        self._compare_clocks(reply)
         for header in reply.header("Warning"):
             self._warn(header)
         return reply
+
+    def now(self) -> float:
+        """Seconds since 1970 by the server's clock, by which times in objects are told."""
+        return time.time() + self.ahead
+
+    def _compare_clocks(self, reply: Reply) -> None:
+        for header in reply.header("Date"):
+            try:
+                ahead = parsedate_to_datetime(header).timestamp() - time.time()
+            except (TypeError, ValueError):
+                return
+            self.ahead = ahead if abs(ahead) > CLOCKS_AGREE else 0.0
 
     def _count(self, method: str, path: str, query: Optional[Mapping[str, Any]]) -> None:
         self.stats["requests"] += 1

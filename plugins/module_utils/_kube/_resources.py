@@ -77,6 +77,9 @@ RESOURCES: Dict[str, Resource] = {
     "PrometheusRule": Resource(_MONITORING, "v1", "prometheusrules", True),
     "ClusterPolicy": Resource("nvidia.com", "v1", "clusterpolicies", False),
     "NVIDIADriver": Resource("nvidia.com", "v1alpha1", "nvidiadrivers", False),
+    "NodePool": Resource("karpenter.sh", "v1", "nodepools", False),
+    "EC2NodeClass": Resource("karpenter.k8s.aws", "v1", "ec2nodeclasses", False),
+    "GPUCluster": Resource("nvidia.com", "v1alpha1", "gpuclusters", False),
 }
 
 

@@ -89,6 +89,12 @@ _SAID: Tuple[_Known, ...] = (
         "Look at the driver and the container toolkit of the node; its runtime may need a restart.",
     ),
     _known(
+        r"minor number.{0,60}not supported|not supported.{0,60}minor number",
+        "the node's boards do not tell their device numbers, without which MPS cannot share them",
+        "Give the node another configuration of the device plugin, such as one with timeSlicing, by its label "
+        "nvidia.com/device-plugin.config.",
+    ),
+    _known(
         r"no CUDA-capable device|No devices were found|no supported GPU",
         "the driver sees no GPU",
         "Look for Xid errors and PCI errors in the node's kernel log, and power-cycle it.",

@@ -41,13 +41,18 @@ __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_remova
 
 
 def plan_labels(
-    policy: Policy, node: Node, busy: Sequence[str] = (), apart: Optional[Mapping[str, str]] = None
+    policy: Policy,
+    node: Node,
+    busy: Sequence[str] = (),
+    apart: Optional[Mapping[str, str]] = None,
+    driver_gone: bool = False,
 ) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
     ``busy``: users' pods that hold GPUs of the node (``_mig_guard.busy_pods``): with any, ``nvidia.com/mig.config`` is
     not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``apart``: labels of ours
-    that choose the node's toolkit or driver, where it has another than most nodes.
+    that choose the node's toolkit or driver, where it has another than most nodes. ``driver_gone``: the driver that a
+    driver manager once found on the host is there no more, so its mark goes (P137).
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -59,6 +64,8 @@ def plan_labels(
     elif node.labels.get(OPERANDS) == "false":
         _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node")
     else:
+        if driver_gone and draft.labels.values.get(DEPLOY + "driver") == "pre-installed":
+            draft.put(DEPLOY + "driver", "true", "the driver that was installed on the host is there no more")
         _plan_deploy(policy, draft, busy)
         _plan_apart(draft, apart or {})
     _plan_upgrade(policy, draft)
@@ -98,7 +105,7 @@ def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
         _plan_mig(policy, draft, busy)
     if policy.driver.enabled and labels.get(DEPLOY + "driver") == "pre-installed":
         detail = "uses a driver that was installed on the host: the driver operand stays away from it."
-        remedy = f"When that driver has been removed, remove the label {DEPLOY}driver: the next run sets it anew."
+        remedy = "When that driver has been removed, a run some minutes later brings the operand's."
         draft.find("nodes.pre-installed", INFO, detail, remedy)
 
 

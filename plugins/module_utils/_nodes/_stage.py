@@ -36,6 +36,7 @@ OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
     ("nvidia-dcgm", "DCGM"),
     ("nvidia-dcgm-exporter", "DCGM exporter"),
     ("nvidia-node-status-exporter", "node status exporter"),
+    ("gpufleet-cuda-toolkit", "CUDA toolkit"),
     ("nvidia-operator-validator", "validator"),
 )
 _TITLES = dict(OPERAND_APPS)

@@ -9,6 +9,7 @@ from typing import List, Tuple
 
 from .._policy._model import Policy
 from . import (
+    _cuda_toolkit,
     _dcgm,
     _dcgm_exporter,
     _device_plugin,
@@ -42,6 +43,7 @@ OPERANDS: Tuple[Operand, ...] = (
     _gfd.OPERAND,
     _mig_manager.OPERAND,
     _node_status_exporter.OPERAND,
+    _cuda_toolkit.OPERAND,
 )
 
 # What a pod needs is made before the pod.
@@ -57,6 +59,7 @@ _ORDER = (
     "ConfigMap",
     "Service",
     "ServiceMonitor",
+    "PrometheusRule",
     "Deployment",
     "DaemonSet",
 )

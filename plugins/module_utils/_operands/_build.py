@@ -13,7 +13,7 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from .._policy._model import Component, Image, Json, NamedConfig, Policy, ServiceMonitor
 from ._images import pull_policy, reference
@@ -168,7 +168,7 @@ NODE_NAME = env_from_field("NODE_NAME", "spec.nodeName")
 OPERATOR_NAMESPACE = env_from_field("OPERATOR_NAMESPACE", "metadata.namespace")
 
 
-def merged_env(base: Iterable[Json], *more: Iterable[Mapping[str, str]]) -> List[Json]:
+def merged_env(base: Iterable[Json], *more: Iterable[Mapping[str, Any]]) -> List[Json]:
     """One list without duplicates: a later value takes the place of an earlier one of the same name.
 
     Places are kept because a value may refer to an earlier variable.
@@ -176,7 +176,9 @@ def merged_env(base: Iterable[Json], *more: Iterable[Mapping[str, str]]) -> List
     merged: Dict[str, Json] = {item["name"]: item for item in base}
     for items in more:
         for item in items:
-            merged[item["name"]] = env(item["name"], str(item.get("value", "")))
+            given = item.get("valueFrom")
+            plain = env(item["name"], str(item.get("value", "")))
+            merged[item["name"]] = {"name": item["name"], "valueFrom": copy.deepcopy(given)} if given else plain
     return list(merged.values())
 
 
@@ -195,6 +197,11 @@ def host_path(name: str, path: str, kind: str = "") -> Json:
     """A volume of the host; ``kind`` as Kubernetes names it (DirectoryOrCreate, ...), "" checks nothing."""
     source = {"path": path, "type": kind} if kind else {"path": path}
     return {"name": name, "hostPath": source}
+
+
+def kubelet_folder(policy: Policy, name: str) -> str:
+    """A folder of the kubelet on the host. Containers have it at its usual place, wherever the kubelet is (COM-08)."""
+    return policy.host_paths.kubelet_root_dir.rstrip("/") + "/" + name
 
 
 def config_volume(
@@ -311,7 +318,8 @@ def wait_for_toolkit(policy: Policy, whole_run: bool = True) -> Tuple[Json, Json
         [mount(volume, path, propagation="HostToContainer")],
         args=[WAIT_FOR_TOOLKIT],
     )
-    return waiting, host_path(volume, path, "Directory" if whole_run else "DirectoryOrCreate")
+    # Made where it is missing: driver and toolkit, which make it otherwise, may both be the host's own.
+    return waiting, host_path(volume, path, "DirectoryOrCreate")
 
 
 DRIVER_ROOT_MOUNT = mount("driver-install-dir", "/driver-root", propagation="HostToContainer")
@@ -456,6 +464,9 @@ def _pod_spec(pod: Pod, policy: Policy, facts: ClusterFacts) -> Json:
         spec["runtimeClassName"] = runtime_class(policy, facts)
     _move_host_root(spec, policy.host_paths.root_fs)
     _move_driver_root(spec, policy.host_paths.driver_install_dir)
+    for item in [*spec.get("initContainers", []), *spec["containers"]]:
+        if item["name"] in policy.daemonsets.container_resources:
+            item["resources"] = copy.deepcopy(policy.daemonsets.container_resources[item["name"]])
     return spec
 
 
@@ -487,6 +498,30 @@ def _pod_annotations(pod: Pod, policy: Policy, facts: ClusterFacts, spec: Json) 
     return annotations
 
 
+class EnvSource(NamedTuple):
+    """A key of a ConfigMap or Secret that is the value of a variable."""
+
+    kind: str
+    name: str
+    key: str
+    needed: bool
+
+    @property
+    def id(self) -> str:
+        return f"{self.kind}/{self.name}"
+
+
+def env_sources(environment: Iterable[Mapping[str, Any]]) -> List[EnvSource]:
+    """Objects that variables get their values from (L41)."""
+    found = []
+    for item in environment:
+        for key, kind in (("configMapKeyRef", "ConfigMap"), ("secretKeyRef", "Secret")):
+            source = (item.get("valueFrom") or {}).get(key)
+            if source:
+                found.append(EnvSource(kind, str(source["name"]), str(source["key"]), not source.get("optional")))
+    return found
+
+
 def configs_read(spec: Json) -> List[str]:
     """``ConfigMap/name`` and ``Secret/name`` of what a pod reads, sorted."""
     found = set()
@@ -495,8 +530,9 @@ def configs_read(spec: Json) -> List[str]:
             found.add(f"ConfigMap/{volume['configMap']['name']}")
         if "secret" in volume:
             found.add(f"Secret/{volume['secret']['secretName']}")
-    for item in spec["containers"]:
+    for item in [*spec.get("initContainers", []), *spec["containers"]]:
         found.update(f"Secret/{source['secretRef']['name']}" for source in item.get("envFrom", []))
+        found.update(source.id for source in env_sources(item.get("env", [])))
     return sorted(found)
 
 

@@ -11,6 +11,7 @@ from .._policy._model import Json, Policy
 from . import _build as b
 from ._dcgm import NAME as DCGM
 from ._dcgm import PORT as DCGM_PORT
+from ._prometheus_rules import recording_rules
 from ._types import ClusterFacts, Object, Operand
 
 NAME = "nvidia-dcgm-exporter"
@@ -42,6 +43,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     )
     if exporter.service_monitor.enabled:
         made += b.service_monitor(facts, NAME, "gpu-metrics", "app", exporter.service_monitor, "15s")
+        made += recording_rules(facts, NAME, exporter.service_monitor.additional_labels)
     return [*made, *configs, *b.daemonset(_pod(policy, configs), policy, facts)]
 
 
@@ -59,7 +61,7 @@ def _pod(policy: Policy, configs: List[Object]) -> b.Pod:
         readinessProbe=healthy,
     )
     volumes = [
-        b.host_path("pod-gpu-resources", policy.host_paths.kubelet_root_dir.rstrip("/") + "/pod-resources"),
+        b.host_path("pod-gpu-resources", b.kubelet_folder(policy, "pod-resources")),
         b.host_path("run-nvidia", "/run/nvidia"),
     ]
     if exporter.hpc_job_mapping:

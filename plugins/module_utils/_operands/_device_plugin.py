@@ -62,7 +62,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         init=[waiting],
         volumes=[
             b.config_volume(_ENTRYPOINT, _ENTRYPOINT, mode=0o700),
-            b.host_path("device-plugin", "/var/lib/kubelet/device-plugins"),
+            b.host_path("device-plugin", b.kubelet_folder(policy, "device-plugins")),
             validations,
             b.DRIVER_ROOT_VOLUME,
             b.HOST_VOLUME,

@@ -14,6 +14,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Dict, List, Mapping, Optional, Sequence
 
+from .._matrix import LATEST, RELEASES
 from .._plan import ERROR, WARNING, Finding
 from .._policy._model import Policy
 from . import _build as b
@@ -24,7 +25,7 @@ from ._types import ClusterFacts, Object, Operand
 __all__ = ["OPERAND", "build", "crds", "findings"]
 
 RULE_NAME = "nvidia-kernel-modules"
-APP_VERSION = "v0.19.0"
+APP_VERSION = RELEASES[LATEST].nfd
 ROLES = ("master", "worker", "gc")
 _RELEASE = "gpu-operator"
 _CONFIG_DIR = "/etc/kubernetes/node-feature-discovery"

@@ -9,6 +9,7 @@ from typing import List
 
 from .._policy._model import Policy, ServiceMonitor
 from . import _build as b
+from ._prometheus_rules import alerts
 from ._types import ClusterFacts, Object, Operand
 
 NAME = "nvidia-node-status-exporter"
@@ -38,7 +39,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         deploy="node-status-exporter",
         account=NAME,
         containers=[main],
-        volumes=[b.host_path("run-nvidia", "/run/nvidia", "Directory"), b.HOST_VOLUME],
+        volumes=[b.host_path("run-nvidia", "/run/nvidia", "DirectoryOrCreate"), b.HOST_VOLUME],
         annotations={"openshift.io/scc": NAME},
         images=(exporter.image,),
         host_network=exporter.host_network,
@@ -52,6 +53,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         *b.rbac(NAME, facts.namespace, role, [b.rule("", "nodes", "get list watch")], _LABELS),
         b.service(NAME, facts.namespace, "node-status", PORT),
         *b.service_monitor(facts, NAME, "node-status", "app", ServiceMonitor(enabled=True)),
+        *alerts(facts, f"{NAME}-alerts", {}),
         *b.daemonset(pod, policy, facts),
     ]
 

@@ -27,6 +27,14 @@ PREFIX = "nvidia.com/"
 TIME_SLICING = "time-slicing"
 MPS = "mps"
 STRATEGIES = ("none", "single", "mixed")
+# How devices are handed to containers (PLG-05). Several may be given.
+LISTS = ("envvar", "volume-mounts", "cdi-annotations", "cdi-cri")
+_CHOICES: Tuple[Tuple[str, str, Tuple[str, ...]], ...] = (
+    ("plugin.deviceListStrategy", "DEVICE_LIST_STRATEGY", LISTS),
+    ("plugin.deviceIDStrategy", "DEVICE_ID_STRATEGY", ("uuid", "index")),
+    ("plugin.sharedDevicesAllocationPolicy", "SHARED_DEVICES_ALLOCATION_POLICY", ("distributed", "packed")),
+    ("deviceDiscoveryStrategy", "DEVICE_DISCOVERY_STRATEGY", ("auto", "nvml", "tegra", "vfio")),
+)
 # XIDs that do not make a device unhealthy, whatever is configured (PLG-06).
 HARMLESS_XIDS = (13, 31, 43, 45, 68, 109)
 
@@ -147,6 +155,7 @@ def read_config(source: Any, path: str, env: Optional[Mapping[str, str]] = None)
     strategy = flags.get("migStrategy") or ""
     if strategy and strategy not in STRATEGIES:
         reader.refuse("flags.migStrategy", f"is {strategy!r}: {', '.join(STRATEGIES)} are allowed.")
+    _judge_choices(reader, flags)
     _judge_names(reader, top.get("resources"))
     channels = reader.block(top.get("imex"), "imex", ("channelIDs", "required")).get("channelIDs")
     if channels not in (None, [], [0]):
@@ -172,6 +181,38 @@ def _parse(reader: _Reader, source: Any) -> Any:
         return None
 
 
+def wrong_choices(name: str, value: str) -> Tuple[str, ...]:
+    """Items of a variable of the plugin's container that the plugin does not know; () for other variables."""
+    for _key, variable, allowed in _CHOICES:
+        if variable == name:
+            items = value.split(",") if name == "DEVICE_LIST_STRATEGY" else [value]
+            return tuple(item for item in items if item and item not in allowed)
+    return ()
+
+
+def allowed_for(name: str) -> Tuple[str, ...]:
+    """What a variable of the plugin's container may be."""
+    return next((allowed for _key, variable, allowed in _CHOICES if variable == name), ())
+
+
+def _judge_choices(reader: _Reader, flags: Mapping[str, Any]) -> None:
+    """Ways to hand devices out: the plugin exits on one that it does not know."""
+    for key, name, allowed in _CHOICES:
+        value = _flag_at(flags, key)
+        many = isinstance(value, (list, tuple)) and name == "DEVICE_LIST_STRATEGY"
+        items = list(value) if many else [] if value is None else str(value).split(",")
+        wrong = [str(item) for item in items if item not in allowed]
+        if wrong or (value is not None and not items):
+            reader.refuse(f"flags.{key}", f"is {_text(value)!r}: {', '.join(allowed)} are allowed.")
+
+
+def _flag_at(flags: Mapping[str, Any], key: str) -> Any:
+    value: Any = flags
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value
+
+
 def _judge_names(reader: _Reader, resources: Any) -> None:
     """Names by product: the plugin has the key, and passes over what is in it (P098)."""
     if resources:
@@ -186,9 +227,7 @@ def _judge_names(reader: _Reader, resources: Any) -> None:
 def _without_effect(path: str, flags: Mapping[str, Any], env: Mapping[str, str]) -> List[Finding]:
     found = []
     for key, name in _ENV_OF:
-        value: Any = flags
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, Mapping) else None
+        value = _flag_at(flags, key)
         if value is None or name not in env or _text(value) == env[name]:
             continue
         detail = f"is {_text(value)}, and has no effect: the policy sets {name}={env[name]}, which counts."

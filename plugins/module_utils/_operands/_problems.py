@@ -5,15 +5,18 @@
 
 from __future__ import annotations
 
+import difflib
 import posixpath
-from typing import Callable, Dict, Iterator, List, NamedTuple, Tuple
+from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Finding
+from .._policy._cuda import newest_for, too_new
 from .._policy._model import Env, Policy
+from ._build import env_sources
 from ._dcgm_exporter import METRICS_KEY
 from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, policy_of, sets
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
-from ._types import ClusterFacts
+from ._types import ClusterFacts, Object
 
 
 class Named(NamedTuple):
@@ -56,6 +59,36 @@ def _all_named(policy: Policy) -> Iterator[Named]:
     if manager.enabled and manager.gpu_clients_config.data is None:
         name = manager.gpu_clients_config.name
         yield Named("ConfigMap", name, "migManager.gpuClientsConfig.name", (CLIENTS_KEY,))
+    yield from _named_by_env(policy)
+
+
+def _named_by_env(policy: Policy) -> Iterator[Named]:
+    """ConfigMaps and Secrets that variables get their values from; those marked optional may be missing."""
+    parts: Dict[str, Env] = {
+        "driver.manager": policy.driver.manager.env if policy.driver.enabled else (),
+        "validator": policy.validator.env,
+        "validator.plugin": policy.validator.plugin_env,
+        "validator.cuda": policy.validator.cuda_env,
+        "validator.driver": policy.validator.driver_env,
+        "validator.toolkit": policy.validator.toolkit_env,
+    }
+    for name, component in (
+        ("driver", policy.driver),
+        ("toolkit", policy.toolkit),
+        ("devicePlugin", policy.device_plugin),
+        ("dcgm", policy.dcgm),
+        ("dcgmExporter", policy.dcgm_exporter),
+        ("gfd", policy.gfd),
+        ("migManager", policy.mig_manager),
+        ("nodeStatusExporter", policy.node_status_exporter),
+        ("gds", policy.gds),
+        ("gdrcopy", policy.gdrcopy),
+    ):
+        parts[name] = component.env if component.enabled else ()
+    for name, environment in parts.items():
+        for source in env_sources(environment):
+            if source.needed:
+                yield Named(source.kind, source.name, f"{name}.env", (source.key,))
 
 
 def _named_by_driver(policy: Policy) -> Iterator[Named]:
@@ -71,6 +104,19 @@ def _named_by_driver(policy: Policy) -> Iterator[Named]:
         yield Named("Secret", driver.licensing.secret_name, "driver.licensingConfig.secretName", keys)
     else:
         yield Named("ConfigMap", driver.licensing.config_map_name, "driver.licensingConfig.configMapName", keys)
+
+
+def unused_sizes(policy: Policy, daemonsets: Sequence[Object]) -> List[Finding]:
+    """Sizes of containers that no DaemonSet has: a name that is misspelled, or of an operand that is off (L41)."""
+    specs = [made["spec"]["template"]["spec"] for made in daemonsets]
+    known = sorted({c["name"] for spec in specs for c in [*spec.get("initContainers", []), *spec["containers"]]})
+    found = []
+    for name in sorted(set(policy.daemonsets.container_resources) - set(known)) if daemonsets else ():
+        near = difflib.get_close_matches(name, known, 1)
+        remedy = f"Did you mean {near[0]}?" if near else f"There are {', '.join(known)}."
+        path = f"daemonsets.containerResources.{name}"
+        found.append(Finding("sizes-unused", ERROR, "is the name of no container.", path=path, remedy=remedy))
+    return found
 
 
 def _missing_objects(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
@@ -187,6 +233,25 @@ def _driver_probes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
             yield Finding("driver-probe", INFO, detail, "", f"driver.{key}")
 
 
+_RUNS = "nvidia.com/cuda.runtime-version.full"  # the CUDA version that a node's driver runs, by feature discovery
+
+
+def _cuda_too_new(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """Nodes whose driver is not the policy's: that of their group, or one that was there before."""
+    toolkit = policy.cuda_toolkit
+    nodes: Dict[str, List[str]] = {}
+    for node in facts.nodes if toolkit.enabled else ():
+        group = node.driver.version if node.driver is not None and node.driver.enabled else ""
+        runs = newest_for(group) if group else "" if policy.driver.enabled else node.labels.get(_RUNS, "")
+        if too_new(toolkit.cuda, runs):
+            nodes.setdefault(runs, []).append(node.name)
+    for runs, chosen in sorted(nodes.items()):
+        more = f" and {len(chosen) - 1} more nodes" if len(chosen) > 1 else ""
+        detail = f"is {toolkit.cuda}; the driver there runs CUDA up to {runs}."
+        remedy = f"Give {'.'.join(runs.split('.')[:2])} or older, or a newer driver."
+        yield Finding("cuda-too-new", ERROR, detail, f"Node {chosen[0]}{more}", "cudaToolkit.version", remedy)
+
+
 _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _missing_objects,
     _same_file_twice,
@@ -195,4 +260,5 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _group_drivers,
     _env_without_effect,
     _driver_probes,
+    _cuda_too_new,
 )

@@ -69,6 +69,7 @@ class ClusterFacts:
     config_hashes: Mapping[str, str] = field(default_factory=dict)
     driver_daemonsets: Mapping[str, str] = field(default_factory=dict)
     service_monitor_crd: bool = False
+    prometheus_rule_crd: bool = False
     validated: bool = True  # the stack's validator runs: pods wait for its proofs of driver and toolkit
     nfd_running: bool = False  # an NFD that we did not deploy runs already: use it
 

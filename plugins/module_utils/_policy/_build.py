@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .._matrix import RELEASES
 from .._plan import ERROR, Finding
 from . import _model as m
+from ._cuda import IMAGE, REPOSITORY, cuda_of, newest_for, tag_of
 from ._read import Values
 from ._tree import put
 
@@ -43,12 +45,19 @@ class _Builder:
         return tuple(self.values[path] or ())
 
     def env(self, path: str) -> m.Env:
-        return tuple({"name": item["name"], "value": item.get("value", "")} for item in self.values[path] or ())
+        return tuple(
+            {"name": item["name"], "valueFrom": item["valueFrom"]}
+            if item.get("valueFrom")
+            else {"name": item["name"], "value": item.get("value", "")}
+            for item in self.values[path] or ()
+        )
 
-    def image(self, component: str) -> m.Image:
+    def image(self, component: str, named: bool = True) -> m.Image:
         """The image of a component (IMG-01): its own three keys, else the release's; named only in part is an error."""
         repository, image, version = (self.text(f"{component}.{part}") for part in ("repository", "image", "version"))
-        if not (repository or image or version):
+        if not named:
+            repository = image = version = ""
+        elif not (repository or image or version):
             repository, image, version = RELEASES[self.release].images.get(component, ("", "", ""))
             if not image:
                 self._complain(component, f"has no image: that of release {self.release} is not known here.")
@@ -183,6 +192,24 @@ class _Builder:
             pod_label_allowlist_regex=self.texts(f"{p}.podLabelAllowlistRegex"),
         )
 
+    def cuda_toolkit(self) -> m.CudaToolkit:
+        """Parts of the image that are not given are NVIDIA's; without a version, the newest that the driver runs."""
+        p = "cudaToolkit"
+        version = self.text(f"{p}.version") or newest_for(self.text("driver.version"))
+        image = replace(
+            self.image(p, named=False),
+            repository=self.text(f"{p}.repository") or REPOSITORY,
+            image=self.text(f"{p}.image") or IMAGE,
+            version=tag_of(version),
+        )
+        return m.CudaToolkit(
+            enabled=self.flag(f"{p}.enabled"),
+            image=image,
+            resources=self.resources(p),
+            cuda=cuda_of(version),
+            install_dir=self.text(f"{p}.installDir"),
+        )
+
     def daemonsets(self) -> m.DaemonSets:
         p = "daemonsets"
         return m.DaemonSets(
@@ -193,6 +220,7 @@ class _Builder:
             update_strategy=self.text(f"{p}.updateStrategy"),
             max_unavailable=self.text(f"{p}.rollingUpdate.maxUnavailable"),
             pod_security_context=self.get(f"{p}.podSecurityContext"),
+            container_resources=dict(self.get(f"{p}.containerResources") or {}),
         )
 
     def nfd(self) -> m.Nfd:
@@ -239,6 +267,7 @@ class _Builder:
             gds=self.component("gds"),
             gdrcopy=self.component("gdrcopy"),
             nfd=self.nfd(),
+            cuda_toolkit=self.cuda_toolkit(),
             mig_strategy=self.text("mig.strategy"),
             psa_enabled=self.flag("psa.enabled"),
             cdi_enabled=self.flag("cdi.enabled"),

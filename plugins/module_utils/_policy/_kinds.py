@@ -8,8 +8,9 @@ from __future__ import annotations
 import difflib
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from .._matrix import BRANCHES, LATEST, RELEASES, branch_of, version_parts
-from .._plan import ERROR, INFO, WARNING, Finding
+from .._matrix import BRANCHES, LAST_FOR_OLD_GPUS, LATEST, OLDEST_CUDA, RELEASES, branch_of, version_parts
+from .._plan import ERROR, INFO, WARNING, Finding, errors
+from ._plugin_chart import from_plugin_chart, is_plugin_chart
 from ._read import unknown_keys
 from ._schema import Key
 from ._tree import MISSING, get, merged, plain, put
@@ -118,10 +119,11 @@ def _without_header(tree: Mapping[str, Any], kind: str) -> Tuple[Optional[Writte
     return Written(VALUES, dict(tree)), []
 
 
-def merge(sources: Sequence[Mapping[str, Any]]) -> Tuple[Dict[str, Any], List[Finding]]:
+def merge(sources: Sequence[Mapping[str, Any]], namespace: str = "") -> Tuple[Dict[str, Any], List[Finding]]:
     """Several policies over one another, as Helm merges ``-f`` files: maps key by key, lists whole, the last one wins.
 
-    A map without header over an object goes into its spec. Different kinds of objects are refused.
+    A map without header over an object goes into its spec. Different kinds of objects are refused. Values of the device
+    plugin's own chart become values of the operator's.
     """
     result: Dict[str, Any] = {}
     findings: List[Finding] = []
@@ -130,6 +132,9 @@ def merge(sources: Sequence[Mapping[str, Any]]) -> Tuple[Dict[str, Any], List[Fi
         findings.extend(problems_of_source)
         if problems_of_source or not isinstance(tree, dict):
             continue
+        if is_plugin_chart(tree):
+            tree, found = from_plugin_chart(tree, namespace)
+            findings.extend(found)
         if not result:
             result = tree
         elif _headed(result) and _headed(tree):
@@ -166,7 +171,7 @@ _SHORT: Dict[str, Key] = {
     "devicePlugin.enabled": Key("devicePlugin.enabled", "bool"),
     "migManager.enabled": Key("migManager.enabled", "bool"),
 }
-_OLDEST_CUDA = (12, 0)
+_SHORT_TO = {"cuda.enabled": "cudaToolkit.enabled", "cuda.version": "cudaToolkit.version"}
 
 
 def from_gpu_cluster_policy(spec: Mapping[str, Any]) -> Tuple[Dict[str, Any], List[Finding]]:
@@ -182,7 +187,10 @@ def from_gpu_cluster_policy(spec: Mapping[str, Any]) -> Tuple[Dict[str, Any], Li
         else:
             _read_block(block, content or {}, values, findings)
     if not any(finding.severity == ERROR for finding in findings):
-        findings.extend(_cuda(spec, values))
+        about = _cuda(spec, values)
+        findings.extend(about)
+        if errors(about):
+            values.pop("cudaToolkit", None)  # one finding a mistake, at the path that was written
     return values, findings
 
 
@@ -196,8 +204,8 @@ def _read_block(block: str, content: Mapping[str, Any], values: Dict[str, Any], 
             continue
         wrong = problems(key, value)
         findings.extend(Finding("policy.type", ERROR, p.detail, path=path + p.where, remedy=p.remedy) for p in wrong)
-        if not wrong and value is not None and block != "cuda":
-            put(values, path, value)
+        if not wrong and value is not None:
+            put(values, _SHORT_TO.get(path, path), value)
 
 
 def _unknown_short(path: str, known: Sequence[str]) -> Finding:
@@ -213,7 +221,7 @@ def _guess(name: str, known: Sequence[str]) -> str:
 
 
 def _cuda(spec: Mapping[str, Any], values: Mapping[str, Any]) -> List[Finding]:
-    """CUDA comes with the image of each workload; what counts on a node is the highest CUDA that its driver runs."""
+    """A toolkit is put on nodes where it is switched on. Images bring their own: what counts there is the driver."""
     cuda = spec.get("cuda") or {}
     version = cuda.get("version") or ""
     if cuda.get("enabled") is False or not (cuda.get("enabled") or version):
@@ -222,7 +230,9 @@ def _cuda(spec: Mapping[str, Any], values: Mapping[str, Any]) -> List[Finding]:
     driver = RELEASES[LATEST].images["driver"][2] if driver is MISSING else driver
     branch = branch_of(driver)
     runs = BRANCHES[branch].cuda if branch in BRANCHES else ""
-    detail = "installs nothing on nodes: every workload's image brings its own CUDA."
+    detail = "puts the toolkit on nodes, for pods to mount; every workload's image may bring its own CUDA."
+    if not cuda.get("enabled"):
+        detail = "installs nothing on nodes: every workload's image brings its own CUDA."
     if runs:
         detail += f" Driver {driver} runs CUDA up to {runs}."
     findings = [Finding("policy.cuda-in-images", INFO, detail, path="cuda")]
@@ -243,11 +253,10 @@ def _cuda(spec: Mapping[str, Any], values: Mapping[str, Any]) -> List[Finding]:
                 remedy=remedy,
             )
         )
-    if wanted and wanted[:2] < _OLDEST_CUDA:
+    if wanted and wanted[:2] < OLDEST_CUDA:
         detail = f"is {version}, which has reached its end of life."
-        remedy = (
-            f"Images with it run on a newer driver all the same; build new ones with {BRANCHES[580].cuda} or newer."
-        )
+        newer = BRANCHES[LAST_FOR_OLD_GPUS].cuda
+        remedy = f"Images with it run on a newer driver all the same; build new ones with {newer} or newer."
         findings.append(Finding("policy.cuda-end-of-life", WARNING, detail, path="cuda.version", remedy=remedy))
     return findings
 

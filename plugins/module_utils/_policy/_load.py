@@ -26,7 +26,7 @@ from ._read import Values, chart_defaults, check, resolve
 from ._rules import judge
 from ._strvals import apply
 from ._templates import expand, extra_objects
-from ._tree import merged, plain, without_nulls
+from ._tree import get, merged, plain, without_nulls
 
 __all__ = ["canonical", "chart_defaults", "expand", "explain", "load", "merge", "policy_hash"]
 
@@ -70,6 +70,13 @@ def load(
     return (None if errors(findings) else policy), findings
 
 
+# Keys whose 0 is no 0: what is used instead, and what to write.
+_ZEROES = (
+    ("driver.upgradePolicy.maxUnavailable", "25%", 'Write "0%" for no node at all.'),
+    ("driver.startupProbe.initialDelaySeconds", "the default", "Write 1."),
+)
+
+
 class _Reading:
     """One policy on its way from plain data to the typed form."""
 
@@ -92,7 +99,7 @@ class _Reading:
         objects = self._extra_objects(values)
         policy, about_images = build(values, self.release, objects)
         self.findings.extend(finding for finding in judge(values) + about_images if not _follows(finding, bad))
-        self.findings.extend(self._older_release())
+        self.findings.extend([*self._older_release(), *self._zero()])
         return policy, self.findings
 
     def _set(self, set_strings: Sequence[str]) -> List[Finding]:
@@ -110,6 +117,16 @@ class _Reading:
         objects, findings = extra_objects(entries, self.namespace, whole)
         self.findings.extend(findings)
         return tuple(dict(entry) for entry in objects)
+
+    def _zero(self) -> List[Finding]:
+        """Numbers that chart or operator take for nothing: what comes of it is said (L50)."""
+        return [
+            Finding(
+                "policy.zero", WARNING, f"is 0, which counts as not given: {used} is used.", path=path, remedy=remedy
+            )
+            for path, used, remedy in _ZEROES
+            if get(self.tree, path) in (0,) and (self.form == _kinds.VALUES or path.startswith("driver.startup"))
+        ]
 
     def _older_release(self) -> List[Finding]:
         if self.release == LATEST:

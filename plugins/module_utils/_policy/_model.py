@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 Json = Dict[str, Any]
-Env = Tuple[Mapping[str, str], ...]  # [{name, value}] in the user's order
+Env = Tuple[Mapping[str, Any], ...]  # [{name, value}] or [{name, valueFrom}], in the user's order
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class DaemonSets:
     update_strategy: str  # RollingUpdate, OnDelete
     max_unavailable: str  # number or percentage, as a string
     pod_security_context: Optional[Json] = None
+    container_resources: Mapping[str, Json] = field(default_factory=dict)  # by the name of a container
 
 
 @dataclass(frozen=True)
@@ -195,6 +196,17 @@ class MigManager(Component):
 
 
 @dataclass(frozen=True)
+class CudaToolkit:
+    """``cuda``: the version that its image holds. ``install_dir``: folder of the host, one folder in it a version."""
+
+    enabled: bool
+    image: Image
+    cuda: str = ""
+    install_dir: str = "/usr/local/nvidia/cuda"
+    resources: Optional[Json] = None
+
+
+@dataclass(frozen=True)
 class Nfd:
     """Node Feature Discovery. ``values`` are the subchart's (node-feature-discovery.*), complete with defaults."""
 
@@ -222,6 +234,7 @@ class Policy:
     gds: Component
     gdrcopy: Component
     nfd: Nfd
+    cuda_toolkit: CudaToolkit = field(default_factory=lambda: CudaToolkit(False, Image()))
     mig_strategy: str = "single"  # none, single, mixed
     psa_enabled: bool = False
     cdi_enabled: bool = True

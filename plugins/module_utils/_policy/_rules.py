@@ -8,14 +8,15 @@ from __future__ import annotations
 import difflib
 from typing import Any, Callable, Iterator, List, Mapping, Tuple
 
-from .._matrix import BRANCHES, LAST_FOR_OLD_GPUS, LATEST, RELEASES, branch_of, version_parts
+from .._matrix import BRANCHES, ENDED, LAST_FOR_OLD_GPUS, LATEST, LIMITS, PAST, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding
+from ._cuda import branch_for, cuda_of, newest_for, too_new
 
 Values = Mapping[str, Any]  # every key's value, by its path in Helm values
 Rule = Callable[[Values], Iterator[Finding]]
 
 END_OF_LIFE = "policy.driver-end-of-life"
-_GDS_NEEDS_OPEN = (2, 17, 5)
+_GDS_NEEDS_OPEN = version_parts(LIMITS["gds"].oldest)
 
 
 def judge(values: Values) -> List[Finding]:
@@ -179,13 +180,34 @@ def sharing_says_what_it_is_not(values: Values) -> Iterator[Finding]:
     data = values["devicePlugin.config.data"] if values["devicePlugin.config.create"] else None
     for name, text in (data or {}).items():
         if "timeSlicing" in text and "replicas" in text:
-            yield Finding(
-                "policy.no-isolation",
-                INFO,
-                "shares GPUs by time-slicing: pods on one GPU are not kept apart in memory, and one can take it all.",
-                path=f"devicePlugin.config.data.{name}",
-                remedy="Limits: sharing.mps. Full separation: MIG.",
-            )
+            yield no_isolation("devicePlugin.config.data", name)
+
+
+def no_isolation(where: str, name: str) -> Finding:
+    """What sharing by time-slicing is not, of one named configuration."""
+    return Finding(
+        "policy.no-isolation",
+        INFO,
+        "shares GPUs by time-slicing: pods on one GPU are not kept apart in memory, and one can take it all.",
+        path=f"{where}.{name}",
+        remedy="Limits: sharing.mps. Full separation: MIG.",
+    )
+
+
+def cuda_fits_the_driver(values: Values) -> Iterator[Finding]:
+    """What is built with a toolkit needs a driver that runs it (S35)."""
+    if not values["cudaToolkit.enabled"]:
+        return
+    path, version = "cudaToolkit.version", str(values["cudaToolkit.version"] or "")
+    if version and not cuda_of(version):
+        yield _refused(path, "names no CUDA version.", "Write a version such as 13.0, or a tag that begins with one.")
+    driver = str(values["driver.version"] or "")
+    runs = newest_for(driver) if values["driver.enabled"] else ""
+    if too_new(cuda_of(version), runs):
+        needed = branch_for(cuda_of(version))
+        remedy = f"Use driver branch {needed} or newer." if needed else "No driver branch that is known runs it."
+        detail = f"is {version}; driver {driver or RELEASES[LATEST].images['driver'][2]} runs CUDA up to {runs}."
+        yield Finding("policy.driver-too-old", ERROR, detail, path=path, remedy=remedy)
 
 
 # -- versions --------------------------------------------------------------------------------------------------------
@@ -198,10 +220,10 @@ def driver_branch_lives(values: Values) -> Iterator[Finding]:
     if branch is None or known is None:
         return
     use = f'Use "{newest}"; GPUs older than Turing stay on branch {LAST_FOR_OLD_GPUS}.'
-    if known.state == "ended":
+    if known.standing() == ENDED:
         detail = f"is {values['driver.version']}: branch {branch} (CUDA {known.cuda}) has reached its end of life."
         yield Finding(END_OF_LIFE, ERROR, detail, path="driver.version", remedy=use, accept=END_OF_LIFE)
-    elif known.state == "past":
+    elif known.standing() == PAST:
         yield Finding(
             "policy.driver-past", WARNING, f"is {values['driver.version']}: the support of branch {branch} has ended.",
             path="driver.version", remedy=use,
@@ -219,5 +241,6 @@ RULES: Tuple[Rule, ...] = (
     one_licence,
     pod_labels_are_on,
     sharing_says_what_it_is_not,
+    cuda_fits_the_driver,
     driver_branch_lives,
 )

@@ -297,7 +297,7 @@ _COMMON: Tuple[Key, ...] = (
     K("hostPaths.rootFS", "path", "/", "root of the node's file system", nil="/"),
     K("hostPaths.driverInstallDir", "path", "/run/nvidia/driver", "where the driver's files are found",
       nil="/run/nvidia/driver"),
-    K("hostPaths.kubeletRootDir", "path", UNSET, "directory of the kubelet (used by the DCGM exporter)",
+    K("hostPaths.kubeletRootDir", "path", UNSET, "directory of the kubelet (device plugin, DCGM exporter)",
       nil="/var/lib/kubelet"),
     K("daemonsets.labels", "map", {}, "labels of every operand and its pods", nil={}),
     K("daemonsets.annotations", "map", {}, "annotations of every operand and its pods", nil={}),
@@ -309,6 +309,8 @@ _COMMON: Tuple[Key, ...] = (
       nil="RollingUpdate", allowed=("RollingUpdate", "OnDelete")),
     K("daemonsets.rollingUpdate.maxUnavailable", "percent", "1",
       "nodes whose operands change at once, as a number or a percentage", nil="1"),
+    K("daemonsets.containerResources", "sizes", UNSET,
+      "resources of single containers by their name, over those of their component; a key of this collection", nil={}),
     K("daemonsets.podSecurityContext", "object", UNSET, "security context of every operand's pods", status=DEAD,
       cp_status=USED, note=_CR_ONLY),
     K("psa.enabled", "bool", False, "label the namespace for privileged pods", nil=False, keep=True),
@@ -590,6 +592,21 @@ _NFD_KEYS: Tuple[Key, ...] = _values_only(
     )
 )
 
+_OURS = "; a key of this collection"
+_CUDA_TOOLKIT: Tuple[Key, ...] = (
+    K("cudaToolkit.enabled", "bool", UNSET, "put the CUDA toolkit on GPU nodes, for pods to mount" + _OURS, nil=False,
+      keep=True),
+    K("cudaToolkit.version", "version", UNSET,
+      "CUDA version (13.0 or 13.0.1) or tag of the image; the newest that the driver runs" + _OURS, nil=""),
+    K("cudaToolkit.repository", "string", UNSET, "repository of the CUDA image" + _OURS, nil=""),
+    K("cudaToolkit.image", "image", UNSET, "CUDA image" + _OURS, nil=""),
+    K("cudaToolkit.imagePullPolicy", "string", UNSET, "Always, IfNotPresent or Never" + _OURS, nil=""),
+    K("cudaToolkit.imagePullSecrets", "strings", UNSET, "names of pull secrets of the CUDA image" + _OURS, nil=[]),
+    K("cudaToolkit.resources", "resources", UNSET, "resources of its containers" + _OURS),
+    K("cudaToolkit.installDir", "path", UNSET, "folder of the node in which each version has its own" + _OURS,
+      nil="/usr/local/nvidia/cuda"),
+)
+
 _OLDER_KEYS: Tuple[Key, ...] = (
     K("operator.defaultRuntime", "string", UNSET, "container runtime", status=DEAD,
       note="The runtime is found on each node."),
@@ -643,7 +660,7 @@ def _ordered() -> Tuple[Key, ...]:
     for part in PARTS:
         rows.extend(shared[part.name])
         rows.extend(row for row in special if row.path.split(".")[0] == part.name)
-    rows.extend((*_SANDBOX_KEYS, _KATA_MANAGER, *_DRA_KEYS, *_NFD_KEYS, *_OLDER_KEYS))
+    rows.extend((*_CUDA_TOOLKIT, *_SANDBOX_KEYS, _KATA_MANAGER, *_DRA_KEYS, *_NFD_KEYS, *_OLDER_KEYS))
     return tuple(rows)
 
 

@@ -13,6 +13,7 @@ import re
 from typing import Any, Callable, List, Mapping, Tuple
 
 from .._plan import ERROR, Finding
+from ._node_pools import judge as judge_node_pool
 from ._tree import MISSING, get
 
 _ACTION = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
@@ -56,7 +57,7 @@ def extra_objects(
             findings.append(_not_a_map(path, entry))
             continue
         made = _filled(entry, path, lambda text: expand(text, namespace, values), findings)
-        findings.extend(_incomplete(made, path))
+        findings.extend([*_incomplete(made, path), *judge_node_pool(made, path)])
         objects.append(made)
     return tuple(objects), findings
 

@@ -52,9 +52,10 @@ WORDS: Dict[str, str] = {
     "texts": "a map of names to texts",
     "boolmap": "a map of names to true or false",
     "strings": "a list of texts",
-    "env": "a list of {name, value}",
+    "env": "a list of {name, value} or {name, valueFrom}",
     "tolerations": "a list of tolerations",
     "resources": "{requests, limits}",
+    "sizes": "resources by the name of a container",
     "objects": "a list of maps",
     "object": "a map",
     "list": "a list",
@@ -231,17 +232,47 @@ def _env_item(index: int, item: Any) -> Iterator[Problem]:
         yield Problem(f"[{index}]", f"is {_kind(item)}, allowed is {{name, value}}.")
         return
     for name in item:
-        if name == "valueFrom":
-            yield Problem(f"[{index}].valueFrom", "is not possible here: a policy knows name and value only.",
-                          "For the driver, name a Secret in driver.secretEnv.")  # fmt: skip
-        elif name not in ("name", "value"):
-            yield Problem(f"[{index}].{name}", "is unknown, allowed is name and value.")
+        if name not in ("name", "value", "valueFrom"):
+            yield Problem(f"[{index}].{name}", "is unknown, allowed is name and value or valueFrom.")
+    if item.get("valueFrom") is not None:
+        yield from _env_source(index, item)
     name = item.get("name")
     if not isinstance(name, str) or not name or "=" in name or "\x00" in name:
         yield Problem(f"[{index}].name", f"is {_kind(name)}, allowed is the name of an environment variable.")
     content = item.get("value")
     if content is not None and not isinstance(content, str):
         yield Problem(f"[{index}].value", f"is {_kind(content)}, allowed is a text.", _quote(content))
+
+
+# Where the value of a variable may come from, with the keys that must be given.
+ENV_SOURCES: Dict[str, Tuple[str, ...]] = {
+    "configMapKeyRef": ("name", "key"),
+    "secretKeyRef": ("name", "key"),
+    "fieldRef": ("fieldPath",),
+    "resourceFieldRef": ("resource",),
+}
+_MORE_OF_SOURCE = {"optional": bool, "apiVersion": str, "containerName": str, "divisor": str}
+
+
+def _env_source(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
+    """A variable whose value is in a ConfigMap or Secret, or is the pod's own."""
+    where, source = f"[{index}].valueFrom", item["valueFrom"]
+    if item.get("value"):
+        yield Problem(where, "does not go with value.", "Keep one of them.")
+    if not isinstance(source, Mapping) or len(source) != 1 or next(iter(source)) not in ENV_SOURCES:
+        yield Problem(where, f"is no source of a value, allowed is one of {', '.join(ENV_SOURCES)}.")
+        return
+    ((kind, body),) = source.items()
+    needed = ENV_SOURCES[kind]
+    if not isinstance(body, Mapping):
+        yield Problem(f"{where}.{kind}", f"is {_kind(body)}, allowed is a map with {' and '.join(needed)}.")
+        return
+    for key in needed:
+        if not isinstance(body.get(key), str) or not body[key]:
+            yield Problem(f"{where}.{kind}.{key}", f"is {_kind(body.get(key))}, allowed is a text.")
+    for key, value in body.items():
+        if key not in needed and not isinstance(value, _MORE_OF_SOURCE.get(key, ())):
+            yield Problem(f"{where}.{kind}.{key}", "is unknown, or not of the kind that Kubernetes knows.")
 
 
 def _kind(value: Any) -> str:
@@ -303,6 +334,16 @@ def _resources(key: Key, value: Any) -> Iterator[Problem]:
                     yield _wrong(key, amount, f".{section}.{name}", "an amount such as 500m, 2 or 128Mi")
 
 
+def _sizes(key: Key, value: Any) -> Iterator[Problem]:
+    """Resources by the name of a container."""
+    if not isinstance(value, Mapping):
+        yield _wrong(key, value)
+        return
+    for name, sizes in value.items():
+        for problem in _resources(key, sizes):
+            yield Problem(f".{name}{problem.where}", problem.detail, problem.remedy)
+
+
 def _is_quantity(value: Any) -> bool:
     if isinstance(value, bool):
         return False
@@ -337,6 +378,7 @@ _CHECKS: Dict[str, Check] = {
     "env": _env,
     "tolerations": _tolerations,
     "resources": _resources,
+    "sizes": _sizes,
     "objects": _list_of("a map", _is_map),
     "object": _simple(_is_map),
     "list": _simple(lambda value: isinstance(value, list)),

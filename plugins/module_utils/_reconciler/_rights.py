@@ -42,6 +42,7 @@ NAMESPACED_KINDS = (
     "ConfigMap",
     "Service",
     "ServiceMonitor",
+    "PrometheusRule",
     "Role",
     "RoleBinding",
     "DaemonSet",

@@ -120,7 +120,7 @@ def makeable(policy: Policy, namespace: str) -> List[Object]:
     }
     node = NodeFacts("any", labels=labels, kernel="any")
     policy = replace(policy, nfd=replace(policy.nfd, enabled=True, node_feature_rules=True))
-    facts = ClusterFacts(namespace=namespace, nodes=(node,), service_monitor_crd=True)
+    facts = ClusterFacts(namespace=namespace, nodes=(node,), service_monitor_crd=True, prometheus_rule_crd=True)
     objects = [namespace_object(policy, facts), *_nfd.crds(), *_nfd.build(policy, facts)]
     for operand in OPERANDS:
         objects += operand.build(policy, facts)

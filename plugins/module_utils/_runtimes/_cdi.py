@@ -19,6 +19,7 @@ from .._host._files import Files
 from .._host_state import _cdi as _state
 from .._host_state._cdi import Spec
 from .._host_state._tree import Problems, Tree
+from .._matrix import CDI_READERS, TOOLKIT_CDI_070, version_key
 from .._plan import ERROR, WARNING, Action, Failure, Finding
 from ._cdi_units import ENVIRONMENT, PERSISTENT, refresh_of
 
@@ -26,10 +27,10 @@ Version = Tuple[int, ...]
 
 #: The lowest release of each reader of specifications that takes a version of the format.
 READERS: Dict[str, Dict[str, Version]] = {
-    "0.7.0": {"containerd": (1, 7, 16), "docker": (26, 1), "podman": (5, 1), "crio": (1, 30)},
+    "0.7.0": {name: version_key(oldest) for name, oldest in CDI_READERS.items()},
 }
 LOWER = "no-additional-gids-for-device-nodes"  # has nvidia-ctk stay below format 0.7.0
-_LOWER_SINCE = (1, 19)  # from this release on, format 0.7.0 is the usual one
+_LOWER_SINCE = version_key(TOOLKIT_CDI_070)  # from this release on, format 0.7.0 is the usual one
 _STRATEGIES = ("index", "uuid", "type-index")
 _MODES = ("auto", "nvml", "csv", "wsl", "management", "gdrcopy", "gds", "imex", "mofed", "nvswitch")
 _SCRATCH = "/run/gpufleet-cdi"

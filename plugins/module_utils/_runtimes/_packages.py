@@ -14,13 +14,14 @@ from functools import cmp_to_key
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._host._packages import compare
+from .._matrix import LIMITS
 from .._plan import ERROR, INFO, WARNING, Action, Finding
 from ._repository import Repository
 
 BASE = "nvidia-container-toolkit-base"
 NAMES = ("nvidia-container-toolkit", BASE, "libnvidia-container-tools", "libnvidia-container1")
 OBSOLETE = ("nvidia-docker2", "nvidia-container-runtime")
-FLOOR = "1.17.8"  # CVE-2025-23266 and CVE-2025-23267; before it CVE-2025-23359 and CVE-2024-0132
+FLOOR = LIMITS["toolkit"].oldest
 LATEST = "latest"
 
 INSTALLED = "package "  # notes of the journal: the version before us, "" for none

@@ -17,15 +17,15 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager
+from .._host._packages._sources import Source, differing, distrust_again, set_up
 from .._plan import WARNING, Check, Failure, Finding, Result, errors
 from ._packages import HELD, INSTALLED, NAMES, OBSOLETE, Plan, Seen, Wanted, members, settled
-from ._repository import NAME, Source, old_lists, source
+from ._repository import NAME, old_lists, source
 
 COMPONENT = "container_toolkit_packages"
 DOCKER = "/etc/docker/daemon.json"  # belongs to nvidia-docker2, and is docker's own
 CONFIG = "/etc/nvidia-container-runtime/config.toml"  # the packages' script makes it, and no package owns it
 _FOLDER = "folder "  # notes: a folder that the packages brought
-_KEY = "key "  # notes: a key that the repository's own file had trusted
 _FOLDERS = ("/etc/nvidia-container-runtime", "/etc/nvidia-container-toolkit")
 
 Progress = Callable[[str], None]
@@ -114,8 +114,7 @@ def _differing(
         return {}, {}
     wanted: Dict[str, Optional[str]] = dict.fromkeys(old_lists(manager.name, files))
     wanted.update(repository.files())
-    before = {path: files.text(path) for path in wanted}
-    return {path: text for path, text in wanted.items() if before[path] != text}, before
+    return differing(wanted, files)
 
 
 class _Work:
@@ -147,19 +146,9 @@ class _Work:
         self._remove_obsolete()
 
     def _repository(self) -> None:
-        for path, text in self._todo.files.items():
-            if text is None:
-                self._journal.remove(path)
-            else:
-                self._journal.make_folder(path.rpartition("/")[0])
-                self._journal.write(path, text)
         if self._todo.files:
             self._progress(f"{self._manager.name}: reading the repository")
-            known = self._manager.trusted()
-            self._manager.refresh(NAME)
-            for key in self._manager.trusted():
-                if key not in known:
-                    self._journal.note(_KEY + key, "")
+        set_up(self._todo.files, NAME, self._manager, self._journal)
         self._did("repository-")
 
     def _remember(self) -> None:
@@ -219,7 +208,7 @@ class _Work:
             self._manager.remove(todo.remove, purge=True)
         self._did("remove-")
         self._remains()
-        self._manager.distrust([key[len(_KEY) :] for key in self._journal.notes() if key.startswith(_KEY)])
+        distrust_again(self._manager, self._journal)
         for key in self._journal.notes():
             self._journal.forget(key)
         for kept in self._journal.give_back():

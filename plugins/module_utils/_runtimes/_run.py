@@ -18,6 +18,7 @@ from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units
+from .._matrix import TOOLKIT_CDI_BY_DEFAULT, version_key
 from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Result, errors, refusal
 from . import _find, _packages, _packages_run, _rootless, _selinux, _toolkit_config
 from ._configure import Job, Settings, carry_out, command, prepare, prove, write
@@ -34,7 +35,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
 _WAIT = 60.0  # seconds for another run to end
 _TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own
-_NEW_MODE = (1, 18)  # mode auto means CDI from here on
+_NEW_MODE = version_key(TOOLKIT_CDI_BY_DEFAULT)  # mode auto means CDI from here on
 _KUBELET = "/var/lib/kubelet/config.yaml"
 
 Progress = Callable[[str], None]

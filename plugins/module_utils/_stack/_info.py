@@ -13,9 +13,12 @@ from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
+from ._conditions import summary, waiting_operands
 from ._facts import pci_gpus, read_nodes, with_hardware
 from ._lease import read_runs, runs_text
 from ._others import runs_operator, second_nfd
+from ._owners import read_owners
+from ._policies import read_policies
 from ._request import Progress, Request
 from ._table import node_table
 
@@ -45,14 +48,15 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
     """Entry of the module of this name."""
     query = _compiled(params.get("query"))
     try:
-        return _read(Request.from_params(params, check, progress), query, bool(params.get("show_table")))
+        request = Request.from_params(params, check, progress)
+        return _read(request, query, bool(params.get("show_table")), bool(params.get("owners")))
     except MissingPackage:
         raise
     except KubeError as error:
         raise Failure(f"{error}.", InfoResult()) from error
 
 
-def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
+def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
     nodes = with_hardware(read_nodes(connection), _hardware(connection))
     pods = list_objects(connection, "Pod", namespace).items
@@ -62,16 +66,21 @@ def _read(request: Request, query: Any, show_table: bool) -> InfoResult:
         pods = with_last_words(connection, pods)
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
-    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request)])
+    policies = read_policies(connection, nodes)
+    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request), *policies.findings])
     result.found = {
         "manager": _manager(request, daemonsets),
         "namespace": namespace,
         "kubernetes": str(version.get("gitVersion", "")),
         "table": node_table(found_rows),
         "nodes": found_rows,
+        "status": summary(found_rows, waiting_operands(daemonsets), any(_has_feature(node) for node in nodes)),
+        "policies": policies.rows,
         "runs": read_runs(connection, namespace),
         "requests": {"total": connection.stats["requests"], "writes": connection.stats["writes"]},
     }
+    if with_owners:
+        result.found["owners"] = read_owners(connection)
     if show_table:
         for line in [*result.found["table"], *runs_text(result.found["runs"][:3])]:
             request.progress(line)

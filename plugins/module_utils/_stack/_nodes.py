@@ -8,7 +8,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
@@ -95,6 +95,8 @@ class NodePlanner:
         self.mig_configs: Optional[Sequence[str]] = None
         self.plugin_configs: Optional[Sequence[str]] = None
         self._apart: Dict[str, Dict[str, str]] = {}
+        #: Nodes marked as having a driver of the host, on which none is found any more.
+        self.driverless: Collection[str] = ()
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
@@ -147,14 +149,16 @@ class NodePlanner:
         busy = self.busy.get(facts.name, ())
         if self.policy is not None and not self.groups:
             # Groups that another run (gpu_nodes) set up are not this one's to take back.
-            return NodeChange(node, (plan_labels(self.policy, facts, busy, self._apart.get(facts.name)),))
+            return NodeChange(node, (self._labels_of(self.policy, facts, busy),))
         first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
         if self.policy is None:
             return NodeChange(node, (first,))
         labels, annotations = first.applied(facts)
         after = NodeFacts(facts.name, labels, annotations, facts.runtime, facts.kernel)
-        second = plan_labels(self.policy, after, busy, self._apart.get(facts.name))
-        return NodeChange(node, (first, second))
+        return NodeChange(node, (first, self._labels_of(self.policy, after, busy)))
+
+    def _labels_of(self, policy: Policy, facts: NodeFacts, busy: Sequence[str]) -> LabelChange:
+        return plan_labels(policy, facts, busy, self._apart.get(facts.name), facts.name in self.driverless)
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.

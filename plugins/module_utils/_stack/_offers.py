@@ -12,9 +12,10 @@ from .._nodes._keys import MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, has_mig_devices
 from .._nodes._predict import Board, Impossible, Offer, board_name, boards_of, device_ids, offer
 from .._operands._device_plugin import plugin_env
 from .._operands._mig_configs import layouts
-from .._operands._plugin_config import PluginConfig, ignored_xids, read_config
+from .._operands._plugin_config import TIME_SLICING, PluginConfig, allowed_for, ignored_xids, read_config, wrong_choices
 from .._plan import ERROR, WARNING, Finding
 from .._policy._model import Policy
+from .._policy._rules import no_isolation
 
 Labels = Mapping[str, str]
 _MADE_MILD = ("plugin-config.ignored", "plugin-config.unknown-key")
@@ -62,13 +63,15 @@ class Offers:
         self.policy = policy
         self.texts = texts
         self.layouts: Mapping[str, Sequence[Mapping[str, object]]] = {} if policy.mig_manager.config.name else layouts()
-        self.findings: List[Finding] = list(_judge_health(policy))
+        self.findings: List[Finding] = [*_judge_health(policy), *_judge_lists(policy)]
         self.configs: Dict[str, PluginConfig] = {}
         env = {str(item["name"]): str(item.get("value", "")) for item in plugin_env(policy)}
         for name, text in sorted((texts or {}).items()):
             config, found = read_config(text, f"devicePlugin.config.data.{name}", env)
             self.configs[name] = config
             self.findings += found if strict else [_mild(finding) for finding in found]
+            if config.sharing.kind == TIME_SLICING and policy.device_plugin.config.data is None:
+                self.findings.append(no_isolation(f"ConfigMap {policy.device_plugin.config.name}", name))
 
     def of_nodes(self, nodes: Iterable[Tuple[str, Labels, Labels]]) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
         """Predictions of nodes given as name, labels now, labels after the run; and what cannot be."""
@@ -147,6 +150,31 @@ def _judge_health(policy: Policy) -> Iterable[Finding]:
             if bad:
                 detail = f"{item['name']} has {', '.join(bad)}, which the plugin passes over: XIDs are numbers."
                 yield Finding("plugin-config.ignored", WARNING, detail, "", "devicePlugin.env", "Correct it.")
+
+
+_VOLUME_MOUNTS = "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS"
+
+
+def _judge_lists(policy: Policy) -> Iterable[Finding]:
+    """How devices are handed out, as the plugin's variables say it (PLG-05)."""
+    where = "devicePlugin.env"
+    env = {str(item["name"]): str(item.get("value", "")) for item in plugin_env(policy)}
+    for name, value in sorted(env.items()):
+        wrong = wrong_choices(name, value)
+        if wrong:
+            detail = f"{name} has {', '.join(wrong)}, on which the plugin exits."
+            yield Finding(
+                "plugin-config.invalid", ERROR, detail, "", where, f"Allowed: {', '.join(allowed_for(name))}."
+            )
+    lists = env.get("DEVICE_LIST_STRATEGY", "").split(",")
+    accepts = {str(item["name"]): str(item.get("value", "")).lower() for item in policy.toolkit.env}
+    if "volume-mounts" in lists and policy.toolkit.enabled and accepts.get(_VOLUME_MOUNTS) != "true":
+        detail = "DEVICE_LIST_STRATEGY is volume-mounts, which the container toolkit takes for nothing by default."
+        remedy = f"Set {_VOLUME_MOUNTS} to true in toolkit.env."
+        yield Finding("plugin-config.lists", WARNING, detail, "", where, remedy)
+    if not policy.cdi_enabled and {"cdi-annotations", "cdi-cri"} & set(lists):
+        detail = "DEVICE_LIST_STRATEGY names CDI devices, and cdi.enabled is false: no runtime is set up for them."
+        yield Finding("plugin-config.lists", WARNING, detail, "", where, "Set cdi.enabled to true.")
 
 
 def _impossible(found: Iterable[NodeOffer]) -> List[Finding]:

@@ -30,7 +30,11 @@ def operator_findings(connection: Connection) -> List[Finding]:
     ]
     if not where:
         leases = list_objects(connection, "Lease", field_selector=f"metadata.name={OPERATOR_LEASE}").items
-        where = [f"lease {lease['metadata']['namespace']}/{OPERATOR_LEASE}" for lease in leases if _held(lease)]
+        where = [
+            f"lease {lease['metadata']['namespace']}/{OPERATOR_LEASE}"
+            for lease in leases
+            if _held(lease, connection.now())
+        ]
     return [
         Finding(
             "operator-runs",
@@ -43,7 +47,7 @@ def operator_findings(connection: Connection) -> List[Finding]:
     ]
 
 
-def _held(lease: Mapping[str, Any]) -> bool:
+def _held(lease: Mapping[str, Any], now: float) -> bool:
     spec = lease.get("spec") or {}
     renewed = str(spec.get("renewTime") or "")
     if not spec.get("holderIdentity") or not renewed:
@@ -53,7 +57,7 @@ def _held(lease: Mapping[str, Any]) -> bool:
     except ValueError:
         return True
     # A controller that is gone stops renewing; three times the duration is long enough to be sure.
-    return (datetime.now(timezone.utc) - then).total_seconds() < 3 * float(spec.get("leaseDurationSeconds") or 60)
+    return now - then.timestamp() < 3 * float(spec.get("leaseDurationSeconds") or 60)
 
 
 def foreign_nfd(connection: Connection) -> Optional[str]:

@@ -15,7 +15,7 @@ from .._operands import OPERANDS
 from .._operands._build import configs_read
 from .._operands._types import Operand
 from .._operands._validator import NAME as VALIDATOR
-from .._plan import ERROR, WARNING, Failure, Finding, Result
+from .._plan import ERROR, WARNING, Finding, Result
 from .._policy._model import Policy
 from ._journal import Journal
 from ._nodes import NodeChange, NodePlanner
@@ -42,11 +42,6 @@ def device_plugin(params: Mapping[str, Any], check: bool, progress: Progress) ->
 
 def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress) -> Result:
     """Entry of the module of this name."""
-    if params["platform"] == "systemd":
-        raise Failure(
-            "platform: systemd is not there yet: this release manages the DCGM exporter of clusters only "
-            "(platform: kubernetes). Nothing has been changed."
-        )
     parts = ("state-dcgm", "state-dcgm-exporter")
     result = _run(params, check, progress, _exporter_values(params), parts, ("nvidia-dcgm",))
     result.findings += _of_hosts(params)
@@ -55,7 +50,11 @@ def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress) ->
 
 def _of_hosts(params: Mapping[str, Any]) -> List[Finding]:
     """Options that mean something on hosts only, where they were set."""
-    defaults = {"port": 9400, "listen_address": "127.0.0.1", "hostengine": "standalone"}
+    defaults = {
+        "port": 9400, "listen_address": "127.0.0.1", "hostengine": "standalone", "hostengine_address": "localhost:5555",
+        "packages": "dcgm", "dcgm_version": None, "cuda_major": None, "program": "/usr/bin/dcgm-exporter",
+        "container": None, "collect_interval": 30000, "settings": None, "web_config": None,
+    }  # fmt: skip
     detail = "has no effect with platform: kubernetes"
     set_here = [name for name, value in defaults.items() if params.get(name) not in (None, value)]
     return [Finding("option-of-hosts", WARNING, detail, path=name, remedy="Leave it out.") for name in set_here]
@@ -118,6 +117,7 @@ class PartRun(StackRun):
     """A run over some operands. Objects of other operands are neither changed nor removed."""
 
     strict_configs = True
+    whole = False
 
     def __init__(
         self, journal: Journal, policy: Policy, parts: Sequence[str], prefixes: Tuple[str, ...], absent: bool
@@ -157,6 +157,9 @@ class PartRun(StackRun):
 
     def _problems(self) -> List[Finding]:
         return [finding for finding in super()._problems() if finding.id != "node-os-unknown"]  # drivers are not ours
+
+    def _unused_sizes(self, daemonsets: Sequence[Object]) -> List[Finding]:
+        return []  # they may be of the other operands
 
     def _nfd_findings(self) -> List[Finding]:
         return []

@@ -114,7 +114,7 @@ def read_policy(
     """
     sources: List[Mapping[str, Any]] = [s for s in params.get("policy_documents") or [] if s]
     sources += [source for source in (params.get("policy"), extra) if source]
-    merged, problems = merge(sources)
+    merged, problems = merge(sources, str(params["namespace"]))
     findings += problems
     policy: Optional[Policy] = None
     if not errors(problems):

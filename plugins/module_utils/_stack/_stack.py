@@ -11,6 +11,7 @@ from functools import partial
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step, owned, plan, rehearse, release
+from .._kube._connection import KubeError
 from .._kube._equal import applied_fields
 from .._kube._lists import Listing, list_objects
 from .._kube._logs import with_last_words
@@ -26,12 +27,15 @@ from .._operands import _nfd, build_by_operand, problems
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
+from .._operands._problems import unused_sizes
 from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
 from .._policy._model import Policy
 from . import _stages
+from ._account import lacking
 from ._budget import allowed
+from ._conditions import NOT_READY, broken_off, summary
 from ._facts import (
     DRIVER_DAEMONSET,
     driver_daemonsets,
@@ -43,6 +47,7 @@ from ._facts import (
     with_hardware,
     with_nodes,
 )
+from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
 from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
@@ -74,11 +79,12 @@ KINDS = (
     "ConfigMap",
     "Service",
     "ServiceMonitor",
+    "PrometheusRule",
     "NodeFeatureRule",
     "Deployment",
     "DaemonSet",
 )
-OPTIONAL = ("ServiceMonitor", "NodeFeatureRule")
+OPTIONAL = ("ServiceMonitor", "PrometheusRule", "NodeFeatureRule")
 # Kinds of our CRDs whose objects are written by people; the others' objects are NFD's own.
 PEOPLES_KINDS = ("NodeFeatureRule", "NodeFeatureGroup")
 # Kinds of which one object of somebody else keeps our namespace from being removed.
@@ -141,6 +147,8 @@ class StackRun:
 
     #: Whether keys of a config that the device plugin passes over stop the run.
     strict_configs = False
+    #: Whether all operands are this run's business, and so the state of the cluster.
+    whole = True
 
     def __init__(self, journal: Journal, policy: Policy) -> None:
         self.journal = journal
@@ -159,13 +167,29 @@ class StackRun:
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups)
-        self.verdicts = Verdicts(self.request.clock, lambda: _stages.FINAL_AFTER, self._layers())
+        clocks = (self.request.clock, self.connection.now)
+        self.verdicts = Verdicts(clocks[0], lambda: _stages.FINAL_AFTER, self._layers(), clocks[1])
 
     def _layers(self) -> Optional[Set[str]]:
         """Titles of the operands that decide whether a node is broken; None: all."""
         return None
 
     def run(self) -> Result:
+        try:
+            return self._run()
+        except Failure as failure:
+            self._note_failure(failure.result.found, failure.msg)
+            raise
+        except KubeError as error:
+            self._note_failure(self.journal.found, str(error))
+            raise
+
+    def _note_failure(self, found: Dict[str, Any], message: str) -> None:
+        """A run that ends by an error, and not because nodes are not ready, says so in its conditions."""
+        if self.whole and (found.get("status") or {}).get("state") != NOT_READY:
+            found["status"] = broken_off(message)
+
+    def _run(self) -> Result:
         self._refuse()
         given = list(self.journal.findings)
         first, relabel = self._prepare()
@@ -191,6 +215,8 @@ class StackRun:
         self.request.progress("reading the cluster")
         self._read()
         self._name_configs()
+        if self.policy.driver.enabled and self.whole:
+            self.planner.driverless = driverless(self.connection, self.nodes, self.request.namespace)
         first = self._plan()
         relabel = self._relabel_plan()
         self._refuse()
@@ -199,6 +225,10 @@ class StackRun:
             self.journal.expect(change.actions())
         if (first.steps or relabel) and self._nfd_stages() and self.request.everywhere:
             self.journal.add_findings(second_nfd(self.connection))
+        if (first.steps or relabel) and not self.request.check:
+            nodes, space = [change.name for change in relabel], self.request.namespace
+            self.journal.add_findings(lacking(self.connection, first.steps, nodes, space, self.request.wait))
+            self._refuse()
         self._report(first)
         return first, relabel
 
@@ -216,6 +246,7 @@ class StackRun:
             config_keys=keys,
             config_hashes=hashes,
             service_monitor_crd=self.listings["ServiceMonitor"].served,
+            prometheus_rule_crd=self.listings["PrometheusRule"].served,
             nfd_running=self._foreign_nfd(),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
@@ -252,11 +283,14 @@ class StackRun:
         self._refuse()
         self.built = self._build()
         daemonsets = [o for _operand, objects in self.built for o in objects if o["kind"] == "DaemonSet"]
-        self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets))
+        self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets) + self._unused_sizes(daemonsets))
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
 
     def _problems(self) -> List[Finding]:
         return problems(self.policy, self.facts)
+
+    def _unused_sizes(self, daemonsets: Sequence[Object]) -> List[Finding]:
+        return unused_sizes(self.policy, daemonsets)
 
     def _nfd_findings(self) -> List[Finding]:
         """What keeps NFD's labels from telling which nodes have a GPU."""
@@ -538,6 +572,14 @@ class StackRun:
         daemonsets = list_objects(self.connection, "DaemonSet", self.request.namespace).items
         self.verdicts.explain(self.nodes, with_last_words(self.connection, mine), daemonsets)
 
+    def _status(self) -> Dict[str, Any]:
+        """State and conditions. What was waited for is ready, or its nodes are told of."""
+        waited = bool(self.journal.verified) or not self.policy.device_plugin.enabled
+        stages = self.journal.found["stages"]
+        waiting = [] if waited else [row["title"] for row in stages if row["state"] == "waiting"]
+        features = any(has_features(_labels(node)) for node in self.nodes)
+        return summary(self.journal.found["nodes"], waiting, features)
+
     def _judge(self) -> None:
         """Broken nodes are reported, and fail the run where they are more than may be."""
         self.journal.add_findings(self._unseen())
@@ -585,6 +627,8 @@ class StackRun:
             stages=stage_rows(self._stages(), last.live),
             nodes=[self._row(row) for row in rows(self.nodes)],
         )
+        if self.whole:
+            self.journal.found["status"] = self._status()
 
     def _row(self, row: Dict[str, Any]) -> Dict[str, Any]:
         """A node's row, with what is broken on it."""
@@ -643,6 +687,9 @@ class _Removal:
         made.steps = [step for step in made.steps if self._may_go(step)]
         self.nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         self.journal.expect(step.action() for step in made.steps)
+        self.journal.add_findings(
+            _left_on_hosts([step.ref.name for step in made.steps if step.ref.kind == "DaemonSet"])
+        )
         for change in self._changes(self.nfd_ours):
             self.journal.expect(change.actions())
         self.journal.found.update(namespace=self.request.namespace, release="", policy_hash="", stages=[], nodes=[])
@@ -702,6 +749,21 @@ class _Removal:
             )
 
         self.journal.carry_out(change.actions(), act, f"node {change.name}: what it had cannot be given back")
+
+
+# What operands leave on hosts, which nobody takes away through the API.
+_ON_HOSTS = (
+    (DRIVER_DAEMONSET, "the driver's kernel modules stay loaded until a reboot"),
+    ("nvidia-container-toolkit-daemonset", "files of the container toolkit may stay in toolkit.installDir"),
+    ("gpufleet-cuda-toolkit", "CUDA toolkits stay in cudaToolkit.installDir, where pods may use them"),
+)
+
+
+def _left_on_hosts(daemonsets: Sequence[str]) -> List[Finding]:
+    """What a removal leaves on the nodes themselves, by the DaemonSets that go (L25)."""
+    told = [text for start, text in _ON_HOSTS if any(name.startswith(start) for name in daemonsets)]
+    remedy = "Reboot or reinstall nodes that are to be as they were before."
+    return [Finding("left-on-hosts", INFO, "; ".join(told), "GPU nodes", remedy=remedy)] if told else []
 
 
 def is_free(journal: Journal, namespace: str) -> bool:

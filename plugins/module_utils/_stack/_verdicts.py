@@ -10,6 +10,7 @@ that mends itself meanwhile is waited for again.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence, Set, Tuple
@@ -42,10 +43,17 @@ _OPERANDS = {title for _app, title in OPERAND_APPS}
 
 
 class Verdicts(Judge):
-    """``failed``: broken nodes, with the stage at which each stands. ``layers``: operands that count, if not all do."""
+    """``failed``: broken nodes, with the stage at which each stands. ``layers``: operands that count, if not all do.
+
+    ``clock`` measures time here; ``now`` is the API server's, by which it tells since when something is as it is.
+    """
 
     def __init__(
-        self, clock: Callable[[], float], unit: Callable[[], float], layers: Optional[Collection[str]] = None
+        self,
+        clock: Callable[[], float],
+        unit: Callable[[], float],
+        layers: Optional[Collection[str]] = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.failed: Dict[str, Stage] = {}
         self.hardware: Mapping[str, int] = {}  # GPUs on the PCI bus, by node
@@ -54,6 +62,7 @@ class Verdicts(Judge):
         self.layers = layers
         self._clock = clock
         self._unit = unit
+        self._now = now
         self._stuck: Dict[str, Tuple[str, float]] = {}  # where a node stands, broken or slow, and since when
         self._broken: Dict[str, Tuple[str, float]] = {}  # what is broken on it, and since when
         self._last: Dict[str, Stage] = {}
@@ -109,7 +118,7 @@ class Verdicts(Judge):
         if name in self._over and at.stuck and not at.ready:
             return
         self._over.discard(name)
-        lasted = max(self._lasts(self._broken, name, at.stuck if at.failed else ""), _age(at.since))
+        lasted = max(self._lasts(self._broken, name, at.stuck if at.failed else ""), _age(at.since, self._now()))
         if at.failed and lasted >= UNITS[at.patience] * self._unit():
             self.failed[name] = at
         else:
@@ -219,13 +228,13 @@ class Verdicts(Judge):
         return list(causes.values())
 
 
-def _age(since: str) -> float:
-    """Seconds since a time that the API server tells, by the clock of this machine; 0 when it tells none."""
+def _age(since: str, now: float) -> float:
+    """Seconds since a time that the API server tells, by its own clock; 0 when it tells none."""
     try:
         then = datetime.strptime(since, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=timezone.utc)
     except ValueError:
         return 0.0
-    return max(0.0, (datetime.now(timezone.utc) - then).total_seconds())
+    return max(0.0, now - then.timestamp())
 
 
 def _by_node(pods: Sequence[Object]) -> Dict[str, List[Object]]:

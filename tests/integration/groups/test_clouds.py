@@ -57,14 +57,31 @@ def variables(name):
     return yaml.safe_load((INVENTORIES / name / "group_vars" / "gpu_clusters.yml").read_text())
 
 
-@pytest.mark.rows("S09", "S10", "S55")
-@pytest.mark.parametrize(
-    ("name", "brings"), [("eks-al2023", True), ("eks-ubuntu", False), ("gke-ubuntu", False), ("dgx", True)]
-)
-def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds, name, brings):
+def serve(clouds, name):
+    """Only the node of one cloud is served."""
     others = [n["metadata"]["name"] for n in clouds.get("Node", namespace="") if n["metadata"]["name"] != name]
     clouds.kubectl("label", "--overwrite", "node", *others, f"{OFF}=false", user="admin")
     clouds.kubectl("label", "node", name, f"{OFF}-", user="admin")
+
+
+ALL = {PLUGIN, DRIVER, TOOLKIT}
+
+
+@pytest.mark.rows("S09", "S10", "S55")
+@pytest.mark.parametrize(
+    ("name", "made"),
+    [
+        ("eks-al2023", {PLUGIN}),
+        ("eks-bottlerocket", set()),
+        ("eks-ubuntu", ALL),
+        ("gke-cos", {PLUGIN, TOOLKIT}),
+        ("gke-ubuntu", ALL),
+        ("aks", {PLUGIN}),
+        ("dgx", {PLUGIN}),
+    ],
+)
+def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds, name, made):
+    serve(clouds, name)
     clouds.kubectl("apply", "-f", "-", user="admin", text=json.dumps(PROVIDERS))
     provider = clouds.get("DaemonSet", "nvidia-gpu-device-plugin", namespace="kube-system")
     groups = variables(name).get("gpufleet_node_groups") or []
@@ -75,12 +92,12 @@ def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds,
     row = {node["name"]: node for node in clouds.run("gpu_cluster_info")["found"]["nodes"]}[name]
     assert (row["ready"], row["trouble"]) == (True, "")
     apps = {p["metadata"]["labels"].get("app") for p in clouds.get("Pod") if p["spec"].get("nodeName") == name}
-    assert PLUGIN in apps
     assert {"gpu-feature-discovery", "nvidia-dcgm-exporter", "nvidia-operator-validator"} <= apps
-    assert ({DRIVER, TOOLKIT} & apps == set()) is brings
-    if brings:
-        assert not any(word in written for word in ("create daemonsets/" + DRIVER, "create daemonsets/" + TOOLKIT))
-        assert not any(d["metadata"]["name"] in (DRIVER, TOOLKIT) for d in clouds.get("DaemonSet"))
+    assert apps & ALL == made
+    assert {d["metadata"]["name"] for d in clouds.get("DaemonSet")} & ALL == made
+    for left in ALL - made:
+        assert f"create daemonsets/{left}" not in written
+    assert row["allocatable"] == {"nvidia.com/gpu": row["gpus"]}
     still = clouds.get("DaemonSet", "nvidia-gpu-device-plugin", namespace="kube-system")
     assert still["spec"] == provider["spec"]
     assert still["metadata"]["generation"] == provider["metadata"]["generation"]
@@ -89,3 +106,24 @@ def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds,
     assert (labels.get("gke-no-default-nvidia-gpu-device-plugin") == "true") is name.startswith("gke")
     again = clouds.stack(variables(name).get("cluster_policy_policy") or {}, node_groups=groups)
     assert (again["failed"], again["plan"]) == (False, [])
+
+
+@pytest.mark.long
+@pytest.mark.rows("S55")
+@pytest.mark.parametrize(
+    ("name", "without", "layer"),
+    [
+        ("gke-cos", "toolkit", "toolkit"),
+        ("gke-cos", "hostPaths", "driver"),
+        ("aks", "operator", "handler"),
+    ],
+)
+def test_what_a_profile_sets_is_what_its_cloud_needs(clouds, name, without, layer):
+    serve(clouds, name)
+    values = {key: value for key, value in variables(name)["cluster_policy_policy"].items() if key != without}
+    done = clouds.stack(values, stage_timeout=8)
+    assert done["failed"]
+    assert f"node {name}" in done["msg"]
+    assert layer in done["msg"]
+    mended = clouds.stack(variables(name)["cluster_policy_policy"])
+    assert not mended["failed"], mended["msg"]

@@ -31,7 +31,7 @@ def shown(fleet):
     return {node["name"]: node["allocatable"] for node in fleet.run("gpu_cluster_info")["found"]["nodes"]}
 
 
-@pytest.mark.rows("S14", "S16", "S17", "PLG-02", "PLG-03", "PLG-08", "GF-05")
+@pytest.mark.rows("S14", "S16", "S17", "PLG-02", "PLG-03", "PLG-08", "GF-05", "P107")
 def test_slices_on_one_node_and_shares_on_another_are_computed_first_and_shown_afterwards(mixed):
     groups = [
         {"name": "slices", "selector": ONE, "mig": "all-1g.10gb", "device_plugin": "slices"},
@@ -124,3 +124,33 @@ def test_discovery_that_runs_without_the_plugins_config_is_told(mixed):
     node = mixed.get("Node", "gpu-0001", namespace="")
     assert node["metadata"]["labels"]["nvidia.com/gpu.replicas"] == "4"
     assert by_node(whole)["gpu-0001"]["resources"] == {"nvidia.com/gpu": 4}
+
+
+@pytest.mark.rows("P105", "P103", "P095")
+def test_boards_that_mps_cannot_share_are_told_the_others_go_on_and_another_config_serves_them(facts):
+    configs = {"mps": json.dumps(config("mps")), "shared": json.dumps(config(replicas=2))}
+    values = {
+        "mig": {"strategy": "none"},
+        "devicePlugin": {"config": {"create": True, "name": "shares", "data": configs}},
+    }
+
+    def groups(second):
+        return [
+            {"name": "first", "selector": ONE, "device_plugin": "mps"},
+            {"name": "second", "selector": TWO, "device_plugin": second},
+        ]
+
+    facts.control(
+        nodes={"gpu-0001": {"crash": {"mps-control-daemon-ctr": "error getting minor number: Not Supported"}}}
+    )
+    done = facts.stack(values, node_groups=groups("mps"), max_failed_nodes="1")
+    assert not done["failed"], done["msg"]
+    (told,) = [finding for finding in done["findings"] if finding["id"] == "node.failed"]
+    assert told["target"] == "node gpu-0001"
+    assert told["detail"].startswith("MPS failed: the node's boards do not tell their device numbers")
+    assert "timeSlicing" in told["remedy"]
+    assert shown(facts)["gpu-0000"] == {"nvidia.com/gpu": 32}
+    assert shown(facts)["gpu-0001"] == {}
+    served = facts.stack(values, node_groups=groups("shared"))
+    assert not served["failed"], served["msg"]
+    assert shown(facts) == {"gpu-0000": {"nvidia.com/gpu": 32}, "gpu-0001": {"nvidia.com/gpu": 2}}

@@ -16,7 +16,12 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import dif
 pytestmark = pytest.mark.hosts
 
 CHECKOUT = Path(__file__).resolve().parents[3]
-PARTS = ("plugins/module_utils/_plan.py", "plugins/module_utils/_host", "tests/helpers/faults.py")
+PARTS = (
+    "plugins/module_utils/_plan.py",
+    "plugins/module_utils/_host",
+    "plugins/module_utils/_driver/_services.py",
+    "tests/helpers/faults.py",
+)
 LIBRARY = "/tmp/library"
 MODULE = "ansible_collections.gpufleet.nvidia"
 
@@ -107,6 +112,47 @@ def test_a_unit_that_fails_tells_its_own_words(library: Host) -> None:
     done = library.run(["env", f"PYTHONPATH={LIBRARY}", "python3", "-B", "-c", program], check=False)
     assert "sad.service did not start: no GPU" in done.stderr
     library.run("rm /etc/systemd/system/sad.service; systemctl daemon-reload; systemctl reset-failed")
+
+
+# Stops and starts services of a driver; `die` ends the process, as a kill does, while they are away.
+SERVICES = f"""
+import os, sys
+from {MODULE}.plugins.module_utils._driver._services import Services
+from {MODULE}.plugins.module_utils._host._commands import Runner
+from {MODULE}.plugins.module_utils._host._files import Files
+from {MODULE}.plugins.module_utils._host._systemd import Units
+
+services = Services(Units(Runner()), Files(), print)
+if sys.argv[1] == "stop":
+    print(services.stop(services.running()))
+    os._exit(9)
+print(services.start())
+"""
+NAMES = ("nvidia-persistenced", "nvidia-dcgm", "dcgm-exporter")
+
+
+@pytest.mark.rows("H052")
+def test_services_of_a_driver_stay_away_until_they_are_started_again(library: Host) -> None:
+    for name in NAMES:
+        after = "After=nvidia-persistenced.service" if name == "nvidia-dcgm" else ""
+        library.put(
+            f"/usr/lib/systemd/system/{name}.service", f"[Unit]\n{after}\n[Service]\nExecStart=/bin/sleep 9999\n"
+        )
+    library.put("/tmp/services.py", SERVICES)
+    units = " ".join(f"{name}.service" for name in NAMES)
+    library.run(f"systemctl daemon-reload; systemctl start {units}")
+    run = f"PYTHONPATH={LIBRARY} python3 -B /tmp/services.py"
+    stopped = library.run(f"{run} stop", check=False)
+    assert stopped.stdout.splitlines()[-1] == str([f"{name}.service" for name in reversed(NAMES)])
+    assert "active" not in library.run(f"systemctl is-active {units}", check=False).stdout.split()
+    refused = library.run("systemctl restart nvidia-dcgm.service", check=False)
+    assert "masked" in refused.stderr
+    assert library.run(f"{run} start").stdout.splitlines()[-1] == "[]"
+    assert library.run(f"systemctl is-active {units}").stdout.split() == ["active"] * len(NAMES)
+    assert "masked" not in library.run(f"systemctl is-enabled {units}", check=False).stdout
+    assert library.run("ls /var/lib/gpufleet/nvidia_driver").stdout == ""
+    library.run(f"systemctl stop {units}; cd /usr/lib/systemd/system; rm {units}; rm -r /var/lib/gpufleet")
+    library.run("systemctl daemon-reload")
 
 
 # Kills the component at each of its steps, on the host itself, and lets another run finish it.

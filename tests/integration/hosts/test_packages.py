@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import random
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages import compare
+from ansible_collections.gpufleet.nvidia.tests.helpers.on_hosts import LIBRARY, MODULE, library, like_rpm
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 from ansible_collections.gpufleet.nvidia.tests.testbed.packages import repository, toolkit
@@ -23,9 +23,6 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ensure
 
 pytestmark = pytest.mark.hosts
 
-CHECKOUT = Path(__file__).resolve().parents[3]
-MODULE = "ansible_collections.gpufleet.nvidia"
-LIBRARY = "/tmp/library"
 SHARED = "/srv/repositories"
 SYSTEMS = {"debian12": "apt", "debian13": "apt", "debian12-dnf": "dnf", "debian12-zypper": "zypper"}
 FOUR = sorted(toolkit.NAMES)
@@ -93,7 +90,8 @@ class Place:
     def host(self, name: str) -> Host:
         if name not in self._hosts.hosts:
             host = self._hosts.start(name, name, "--volume", f"{self._folder}:{SHARED}:ro")
-            library(host)
+            library(host, "_host", "_host/_packages", "_runtimes")
+            host.put("/tmp/packages.py", PROGRAM)
             if SYSTEMS[name] != "apt":
                 self._rpm(host)
         return self._hosts.hosts[name]
@@ -121,25 +119,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         made = Place(hosts, tmp_path_factory.mktemp("repositories"))
         yield made
         made.close()
-
-
-def library(host: Host) -> None:
-    files = ["plugins/module_utils/_plan.py"]
-    for part in ("_host", "_host/_packages", "_runtimes"):
-        files += [str(one.relative_to(CHECKOUT)) for one in (CHECKOUT / "plugins/module_utils" / part).glob("*.py")]
-    packed = subprocess.run(["tar", "-C", CHECKOUT, "-c", *files], capture_output=True, check=True).stdout
-    root = f"{LIBRARY}/{MODULE.replace('.', '/')}"
-    host.run(f"mkdir -p {root} && tar -C {root} -x", stdin=packed)
-    host.put("/tmp/packages.py", PROGRAM)
-
-
-def like_rpm(host: Host) -> None:
-    """rpm's database where zypper looks for it, no key for what lies on the disk, and no repository of dnf's own."""
-    host.put("/etc/rpm/macros", "%_dbpath /var/lib/rpm\n")
-    host.run("rpm --initdb")
-    if host.exists("/etc/dnf"):
-        host.put("/etc/dnf/vars/releasever", "9\n")
-        host.put("/etc/dnf/plugins/local.conf", "[main]\nenabled = false\n")
 
 
 @pytest.fixture(params=list(SYSTEMS))

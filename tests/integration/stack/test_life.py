@@ -35,7 +35,7 @@ def _targets(done):
     return {action["target"] for action in done["plan"]}
 
 
-@pytest.mark.rows("S02", "L21", "COM-05", "COM-09")
+@pytest.mark.rows("S02", "L21", "COM-05", "COM-09", "P136")
 def test_one_changed_value_writes_only_the_objects_that_it_affects(facts):
     _up(facts)
     before, generations = facts.offset(), _generation(facts)
@@ -395,7 +395,7 @@ def test_a_namespace_with_somebody_elses_objects_stays_and_they_are_named(facts)
     facts.kubectl("delete", "configmap", "precious", "-n", "gpu-operator", user="admin")
 
 
-@pytest.mark.rows("S40")
+@pytest.mark.rows("S40", "P134")
 def test_a_persons_rule_keeps_the_kind_that_it_is_of(facts):
     _up(facts)
     rule = {

@@ -100,6 +100,7 @@ def test_alone_it_waits_for_no_validator_on_nodes_whose_image_brings_driver_and_
         fleet.kubectl("label", "node", *nodes, *(f"{key}-" for key in labels), user="admin")
 
 
+@pytest.mark.rows("P108")
 def test_device_plugin_says_when_its_runtime_class_is_missing(facts):
     facts.empty()
     refused = facts.run("device_plugin")
@@ -124,13 +125,6 @@ def test_a_limit_of_no_seconds_is_refused(facts):
     refused = facts.stack({}, stage_timeout=0)
     assert refused["failed"]
     assert "stage_timeout is 0" in refused["msg"]
-
-
-def test_dcgm_exporter_on_hosts_answers_that_it_is_not_there_yet(facts):
-    refused = facts.run("dcgm_exporter", platform="systemd")
-    assert refused["failed"]
-    assert "not there yet" in refused["msg"]
-    assert refused["changed"] is False
 
 
 @pytest.mark.rows("S26", "S16")

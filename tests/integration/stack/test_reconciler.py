@@ -263,8 +263,35 @@ def test_without_a_rule_a_run_fails_and_names_the_right(running: Fleet, account:
     )
     assert result["failed"]
     assert resource in result["msg"]
-    assert "lacks this right" in result["msg"]
+    assert "lacks this right" in result["msg"] or "the account may not" in result["msg"]
     assert not running.run("reconciler", image=IMAGE)["failed"]
+
+
+@pytest.mark.rows("S42", "S30")
+def test_rights_that_its_account_lacks_are_all_named_before_anything_is_written(running: Fleet, account: str) -> None:
+    lost = {"daemonsets": "patch", "events": "watch", "leases": "update"}
+    role = running.get("Role", NAME, running.namespace)
+    for rule in role["rules"]:
+        verb = next((lost[name] for name in rule["resources"] if name in lost), "")
+        rule["verbs"] = [one for one in rule["verbs"] if one != verb]
+    running.kubectl("-n", running.namespace, "replace", "-f", "-", user="admin", text=json.dumps(role))
+    mine = {"kubeconfig": account, "all_namespaces": False}
+    offset = running.offset()
+    assert running.stack({}, **mine)["plan"] == []
+    asked = [str(r) for r in requests(running, offset) if "selfsubject" in r.resource]
+    assert asked == []
+    result = running.stack({"dcgmExporter": {"env": [{"name": "A", "value": "c"}]}}, **mine)
+    assert result["failed"]
+    missing = {finding["target"]: finding["detail"] for finding in result["findings"] if finding["severity"] == "error"}
+    where = f" in namespace {running.namespace}"
+    assert set(missing) == {
+        f"daemonsets.apps{where}", f"events{where}", f"leases.coordination.k8s.io{where}",
+    }  # fmt: skip
+    assert missing[f"daemonsets.apps{where}"].startswith("the account may not patch ")
+    assert [str(r) for r in requests(running, offset) if r.is_write] == []
+    assert denied(running, offset) == []
+    assert not running.run("reconciler", image=IMAGE)["failed"]
+    assert not running.stack({}, **mine)["failed"]
 
 
 @pytest.mark.rows("S42")

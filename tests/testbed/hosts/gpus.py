@@ -36,6 +36,20 @@ ExecStart={PROGRAM} reboot {STATE}
 [Install]
 WantedBy=sysinit.target
 """
+PCI = "/var/lib/nvml-double/pci"
+PCI_UNIT = "sys-bus-pci-devices.mount"
+AT_BOOT_PCI = f"""\
+[Unit]
+Description=GPUs on the PCI bus
+
+[Mount]
+What={PCI}
+Where=/sys/bus/pci/devices
+Options=bind
+
+[Install]
+WantedBy=local-fs.target
+"""
 
 
 def install(host: Host, *products: str) -> None:
@@ -73,6 +87,23 @@ def install_driver(host: Host) -> None:
     lines = [f"c /dev/{name} 0666 root root - {number}\n" for name, number in nodes.items()]
     host.put("/etc/tmpfiles.d/nvidia.conf", "".join(lines))
     host.run(["systemd-tmpfiles", "--create", "/etc/tmpfiles.d/nvidia.conf"])
+
+
+def install_pci(host: Host, *devices: str) -> None:
+    """GPUs as sysfs shows them, without a driver: ``install_pci(host, "2330", "2330")`` are two H100. They come again
+    at each boot. Nothing else of the machine's PCI devices is seen then."""
+    for number, device in enumerate(devices, 1):
+        folder = f"{PCI}/0000:{number:02x}:00.0"
+        regions = "0x1000 0x1fff 0x200\n" * 6
+        for name, text in {
+            "vendor": "0x10de",
+            "device": f"0x{device}",
+            "class": "0x030200",
+            "resource": regions,
+        }.items():
+            host.put(f"{folder}/{name}", text.rstrip("\n") + "\n")
+    host.put(f"/etc/systemd/system/{PCI_UNIT}", AT_BOOT_PCI)
+    host.run(f"systemctl daemon-reload; systemctl enable --quiet --now {PCI_UNIT}")
 
 
 def host_report(_line: str) -> None:

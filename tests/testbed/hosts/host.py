@@ -89,7 +89,7 @@ class Host:
 
     def snapshot(self) -> dict[str, list[Any]]:
         """Every file, folder and link of the host that is meant to stay: path -> kind, mode, owner, content."""
-        told: dict[str, list[Any]] = json.loads(self.run(["python3", "-"], stdin=snapshot.PROGRAM).stdout)
+        told: dict[str, list[Any]] = json.loads(self.run(["python3", "-"], stdin=snapshot.PROGRAM, timeout=240).stdout)
         return told
 
     # --- As users reach it --------------------------------------------------------------------------------------------

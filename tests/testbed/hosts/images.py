@@ -62,6 +62,8 @@ RUNTIMES = (
 ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "uidmap")
 # Debian's package of dnf's plugins breaks zypper, so each has a system of its own.
 RPM = ("createrepo-c", "gnupg", "rpm")
+# What a driver's kernel module is built with. The headers' kernel is not the one that runs: that is the machine's.
+DRIVERS = ("dkms", "gcc", "initramfs-tools", "linux-headers-amd64", "make", "unattended-upgrades")
 # No container runs inside on a disk that is an overlay itself.
 RUNTIMES_VOLUMES = ("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")
 # Whoever needs a runtime starts it: hosts boot faster without, and then it is known which ones run.
@@ -122,6 +124,9 @@ SYSTEMS = {
             volumes=RUNTIMES_VOLUMES,
         ),
         System("debian12-dnf", "Debian 12 with dnf", base="debian12", packages=(*RPM, "dnf", "dnf-plugins-core")),
+        System("debian12-prometheus", "Debian 12 with Prometheus", base="debian12", packages=("prometheus",)),
+        System("debian12-drivers", "Debian 12 with dkms and kernel headers", base="debian12", packages=DRIVERS),
+        System("debian13-drivers", "Debian 13 with dkms and kernel headers", base="debian13", packages=DRIVERS),
         System("debian12-zypper", "Debian 12 with zypper", base="debian12", packages=(*RPM, "zypper")),
     )
 }  # fmt: skip

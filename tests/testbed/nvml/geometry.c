@@ -368,6 +368,12 @@ static void start_driver(struct host *host, bool boot)
         without_instances(gpu);
         gpu->clients = gpu->lost = gpu->remap_pending = 0;
         gpu->ecc_current = gpu->ecc_pending;
+        /* What the driver keeps in memory. After a boot the persistence daemon has started, which a reload does not. */
+        gpu->power_limit = gpu->product.power_max;
+        gpu->app_graphics = CLOCK_GRAPHICS;
+        gpu->app_memory = gpu->product.clock_memory;
+        gpu->compute_mode = 0;
+        gpu->persistence = boot;
         if (changes)
             pending_becomes_current(host, gpu);
         else if (gpu->product.arch > 8) { /* Hopper and later keep the mode in the driver, Ampere on the board */

@@ -545,7 +545,25 @@ API int nvmlDeviceGetMaxClockInfo(Device device, uint type, uint *clock)
     CALL(READ, "\"device\":%s,\"type\":%u", shown(device), type);
     GPU(device);
     NEEDS(clock && type < 4, INVALID_ARGUMENT);
-    *clock = type == 2 ? gpu->product.clock_memory : type == 3 ? 1545 : 1980;
+    *clock = type == 2 ? gpu->product.clock_memory : type == 3 ? 1545 : CLOCK_GRAPHICS;
+    DONE(OK);
+}
+
+API int nvmlDeviceGetApplicationsClock(Device device, uint type, uint *clock)
+{
+    CALL(READ, "\"device\":%s,\"type\":%u", shown(device), type);
+    GPU(device);
+    NEEDS(clock && (type == 0 || type == 2), INVALID_ARGUMENT);
+    *clock = type == 2 ? gpu->app_memory : gpu->app_graphics;
+    DONE(OK);
+}
+
+API int nvmlDeviceGetDefaultApplicationsClock(Device device, uint type, uint *clock)
+{
+    CALL(READ, "\"device\":%s,\"type\":%u", shown(device), type);
+    GPU(device);
+    NEEDS(clock && (type == 0 || type == 2), INVALID_ARGUMENT);
+    *clock = type == 2 ? gpu->product.clock_memory : CLOCK_GRAPHICS;
     DONE(OK);
 }
 
@@ -800,6 +818,16 @@ SETTING(nvmlDeviceSetPersistenceMode, persistence, value < 2)
 SETTING(nvmlDeviceSetComputeMode, compute_mode, value < 4 && value != 1)
 SETTING(nvmlDeviceSetEccMode, ecc_pending, value < 2)
 SETTING(nvmlDeviceSetPowerManagementLimit, power_limit, value >= gpu->product.power_min && value <= gpu->product.power_max)
+
+API int nvmlDeviceSetApplicationsClocks(Device device, uint memory, uint graphics)
+{
+    CALL(WRITE, "\"device\":%s,\"memory\":%u,\"graphics\":%u", shown(device), memory, graphics);
+    GPU(device);
+    NEEDS(memory == gpu->product.clock_memory && graphics && graphics <= CLOCK_GRAPHICS, INVALID_ARGUMENT);
+    gpu->app_memory = memory;
+    gpu->app_graphics = graphics;
+    DONE(OK);
+}
 
 API int nvmlDeviceSetMigMode(Device device, uint mode, uint *activation)
 {

@@ -89,6 +89,8 @@ static const struct key gpu_keys[] = {
     N(gpu, "power_max", product.power_max),
     N(gpu, "power_draw", product.power_draw),
     N(gpu, "power_limit", power_limit),
+    N(gpu, "app_graphics", app_graphics),
+    N(gpu, "app_memory", app_memory),
     N(gpu, "temperature", product.temperature),
     N(gpu, "nvlinks", product.nvlinks),
     N(gpu, "pcie_generation", product.pcie_generation),
@@ -621,6 +623,7 @@ static void add(struct host *host, const char *seed, const char *name, uint coun
         struct gpu *gpu = &host->gpus[i];
         *gpu = (struct gpu){.product = *product, .bus = 0x07 + 0x0a * i, .minor = i, .module_id = i + 1, .persistence = 1,
                             .ecc_current = product->ecc, .ecc_pending = product->ecc, .power_limit = product->power_max,
+                            .app_graphics = CLOCK_GRAPHICS, .app_memory = product->clock_memory,
                             .fabric_state = product->nvlinks == 18 ? 3 : 0};
         gpu_uuid(text, i, gpu->uuid);
         snprintf(gpu->serial, sizeof gpu->serial, "16500230000%02u", i);

@@ -55,13 +55,14 @@ struct process {
     u64 memory;
 };
 
+enum { CLOCK_GRAPHICS = 1980 }; /* MHz: the highest, and what applications are given unless told otherwise */
 enum mode_change { IMMEDIATE = 0, NEEDS_RESET = 1, NEEDS_REBOOT = 2 };
 
 struct gpu {
     struct product product;
     char uuid[UUID_SIZE], serial[32];
     uint domain, bus, device, minor, persistence, ecc_current, ecc_pending, compute_mode, virtualization, display;
-    uint mig_current, mig_pending, mode_change, clients, lost, power_limit, module_id, narrow_in_wide;
+    uint mig_current, mig_pending, mode_change, clients, lost, power_limit, module_id, narrow_in_wide, app_graphics, app_memory;
     u64 ecc_corrected, ecc_uncorrected;
     uint remapped_correctable, remapped_uncorrectable, remap_pending, remap_failed;
     uint fabric_state, fabric_status, clique, xid;

@@ -1,19 +1,20 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One package, and how dpkg-deb and rpmbuild make it. What was made once is kept in the cache by its content."""
+"""One package, as a .deb and as what rpmbuild makes it from. What was made once is kept in the cache by its content."""
 
 from __future__ import annotations
 
 import hashlib
-import shutil
+import io
 import subprocess
+import tarfile
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ProgramError, cache_dir, locked
+from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ProgramError, cache_dir
 
 #: A file's content, or a file of this machine that has it; and its mode.
 Content = tuple["bytes | Path", int]
@@ -21,10 +22,12 @@ Content = tuple["bytes | Path", int]
 
 @dataclass(frozen=True)
 class Package:
-    """A package in both worlds. ``version`` is without the release, ``depends`` holds (name, relation, version).
+    """A package in both worlds. ``version`` is without epoch and release, ``depends`` holds (name, relation, version),
+    the last two "" for any version.
 
-    ``files``: path -> content; ``config``: those of them that an upgrade leaves as they are; ``after``: a script that
-    runs when it was installed, ``before_removal`` one that runs before it goes for good.
+    ``conflicts``: names that may not be installed beside it; ``files``: path -> content; ``config``: those of them that
+    an upgrade leaves as they are; ``after``: a script that runs when it was installed, ``before_removal`` one that runs
+    before it goes for good, ``leaving`` one that runs before another version takes its place, too.
     """
 
     name: str
@@ -36,15 +39,24 @@ class Package:
     config: tuple[str, ...] = ()
     after: str = ""
     before_removal: str = ""
+    epoch: str = ""
+    conflicts: tuple[str, ...] = ()
+    leaving: str = ""
 
     @property
     def full(self) -> str:
         return f"{self.version}-{self.release}"
 
+    @property
+    def file(self) -> str:
+        """Its file's name without the architecture."""
+        return f"{self.name}_{self.full}"
+
     def key(self) -> str:
         """What it is made from, as 16 hexadecimal digits."""
         parts = (self.name, self.full, self.depends, self.provides, self.config, self.after, self.before_removal)
-        digest = hashlib.sha256(repr((*parts, RECIPE)).encode())
+        more = (self.epoch, self.conflicts, self.leaving)
+        digest = hashlib.sha256(repr((*parts, *(more if any(more) else ()), RECIPE)).encode())
         for path, (content, mode) in sorted(self.files.items()):
             data = content.read_bytes() if isinstance(content, Path) else content
             digest.update(f"{path}\0{mode}\0{len(data)}\0".encode() + data)
@@ -60,7 +72,7 @@ class Package:
             place.chmod(mode)
 
 
-RECIPE = 1  # one more whenever what is written below changes
+RECIPE = 2  # one more whenever what is written below changes
 MAINTAINER = "testbed <testbed@example.com>"
 
 
@@ -72,62 +84,87 @@ def cached() -> Path:
 
 def deb(package: Package) -> Path:
     """The package as a file of the cache, made first where it is not there."""
-    if not shutil.which("dpkg-deb"):
-        raise ProgramError("Packages of the testbed are made by dpkg-deb, and there is none. Install the package dpkg.")
-    target = cached() / f"{package.name}_{package.full}_amd64-{package.key()}.deb"
-    with locked(target.with_suffix(".lock"), lambda: None):
-        if not target.exists():
-            with tempfile.TemporaryDirectory(prefix=".build-", dir=cached()) as scratch:
-                root = Path(scratch) / "root"
-                package.unpack(root)
-                _control(package, root / "DEBIAN")
-                made = Path(scratch) / "made.deb"
-                call(["dpkg-deb", "--root-owner-group", "-Zgzip", "-z1", "--build", root, made])
-                made.rename(target)
+    target = cached() / f"{package.file}_amd64-{package.key()}.deb"
+    if not target.exists():
+        with tempfile.NamedTemporaryFile(prefix=".build-", dir=cached(), delete=False) as made:
+            made.write(_ar({"debian-binary": b"2.0\n", **_members(package)}))
+        Path(made.name).chmod(0o644)
+        Path(made.name).rename(target)
     return target
 
 
-def _control(package: Package, folder: Path) -> None:
-    folder.mkdir(parents=True)
-    folder.parent.chmod(0o755)
-    needs = ", ".join(f"{name} ({relation} {version})" for name, relation, version in package.depends)
+def control(package: Package) -> str:
+    """What dpkg and apt read of it."""
+    needs = ", ".join(f"{name} ({sign} {version})" if sign else name for name, sign, version in package.depends)
     lines = [
         f"Package: {package.name}",
-        f"Version: {package.full}",
+        f"Version: {package.epoch}{':' if package.epoch else ''}{package.full}",
         "Architecture: amd64",
         f"Maintainer: {MAINTAINER}",
         *([f"Depends: {needs}"] if needs else []),
         *([f"Provides: {', '.join(package.provides)}"] if package.provides else []),
+        *([f"Conflicts: {', '.join(package.conflicts)}"] if package.conflicts else []),
         "Description: made by the testbed",
     ]
-    (folder / "control").write_text("\n".join(lines) + "\n")
+    return "\n".join(lines) + "\n"
+
+
+def _members(package: Package) -> dict[str, bytes]:
+    """Control and data of a .deb: a hundred of them are made in the time that dpkg-deb takes for a few."""
+    last = f'[ "$1" = remove ] || exit 0\n{package.before_removal}' if package.before_removal else ""
+    after = package.after and f'[ "$1" = configure ] || exit 0\n{package.after}'
+    own: dict[str, Content] = {"control": (control(package).encode(), 0o644)}
     if package.config:
-        (folder / "conffiles").write_text("".join(f"{path}\n" for path in package.config))
-    scripts = (("postinst", "configure", package.after), ("prerm", "remove", package.before_removal))
-    for name, when, text in scripts:
+        own["conffiles"] = ("".join(f"{path}\n" for path in package.config).encode(), 0o644)
+    for name, text in (("postinst", after), ("prerm", package.leaving + last)):
         if text:
-            (folder / name).write_text(f'#!/bin/sh\nset -e\n[ "$1" = {when} ] || exit 0\n{text}')
-            (folder / name).chmod(0o755)
+            own[name] = (f"#!/bin/sh\nset -e\n{text}".encode(), 0o755)
+    return {"control.tar.gz": _tar(own), "data.tar.gz": _tar(package.files)}
+
+
+def _tar(files: Mapping[str, Content]) -> bytes:
+    """Files and the folders above them, all of root."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as tar:
+        folders = {folder for path in files for folder in PurePosixPath(path.lstrip("/")).parents}
+        for folder in sorted(folders):
+            member = tarfile.TarInfo("./" if str(folder) == "." else f"./{folder}/")
+            member.type, member.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(member)
+        for path, (content, mode) in files.items():
+            data = content.read_bytes() if isinstance(content, Path) else content
+            member = tarfile.TarInfo(f"./{path.lstrip('/')}")
+            member.size, member.mode = len(data), mode
+            tar.addfile(member, io.BytesIO(data))
+    return packed.getvalue()
+
+
+def _ar(members: Mapping[str, bytes]) -> bytes:
+    parts = [b"!<arch>\n"]
+    for name, data in members.items():
+        parts.append(f"{name:<16}{0:<12}{0:<6}{0:<6}{'100644':<8}{len(data):<10}`\n".encode())
+        parts.append(data + b"\n" * (len(data) % 2))
+    return b"".join(parts)
 
 
 def spec(package: Package, folder: str) -> str:
     """What rpmbuild makes it from; its files lie below ``folder``, in one named as the package."""
     signs = {"<<": "<", ">>": ">"}
-    needs = [f"Requires: {name} {signs.get(sign, sign)} {version}" for name, sign, version in package.depends]
+    needs = [f"Requires: {name} {signs.get(sign, sign)} {version}".rstrip() for name, sign, version in package.depends]
     files = [f"%config(noreplace) {path}" if path in package.config else path for path in package.files]
-    sections = [
-        ("%post", package.after),
-        ("%preun", package.before_removal and f'[ "$1" = 0 ] || exit 0\n{package.before_removal}'),
-    ]
+    going = package.leaving + (f'[ "$1" = 0 ] || exit 0\n{package.before_removal}' if package.before_removal else "")
+    sections = [("%post", package.after), ("%preun", going)]
     lines = [
         f"Name: {package.name}",
         f"Version: {package.version}",
         f"Release: {package.release}",
+        *([f"Epoch: {package.epoch}"] if package.epoch else []),
         "Summary: made by the testbed",
         "License: none",
         "AutoReqProv: no",
         *needs,
         *(f"Provides: {name}" for name in package.provides),
+        *(f"Conflicts: {name}" for name in package.conflicts),
         "%description",
         "Made by the testbed.",
         "%install",

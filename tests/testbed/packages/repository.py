@@ -11,11 +11,11 @@ import io
 import shutil
 import tarfile
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host
-from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package, cached, call, deb, spec
+from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package, cached, call, control, deb, spec
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import ProgramError, locked
 
 
@@ -50,20 +50,10 @@ class Key:
         call(["gpgconf", "--homedir", self._home, "--kill", "all"])
 
 
-def apt(packages: Iterable[Package], folder: Path, key: Key) -> Path:
+def apt(packages: Sequence[Package], folder: Path, key: Key) -> Path:
     """A flat repository (``deb file:FOLDER /``)."""
-    folder.mkdir(parents=True)
-    paragraphs = []
-    for package in packages:
-        made = deb(package)
-        name = f"{package.name}_{package.full}_amd64.deb"
-        _link(made, folder / name)
-        control = call(["dpkg-deb", "--field", made]).strip()
-        sum = hashlib.sha256(made.read_bytes()).hexdigest()
-        paragraphs.append(f"{control}\nFilename: ./{name}\nSize: {made.stat().st_size}\nSHA256: {sum}\n")
-    index = "\n".join(paragraphs).encode()
-    (folder / "Packages").write_bytes(index)
-    (folder / "Packages.gz").write_bytes(gzip.compress(index, mtime=0))
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copytree(_debs(packages), folder, copy_function=_link)
     sums = [
         f" {hashlib.sha256(path.read_bytes()).hexdigest()} {path.stat().st_size} {path.name}"
         for path in (folder / "Packages", folder / "Packages.gz")
@@ -75,32 +65,67 @@ def apt(packages: Iterable[Package], folder: Path, key: Key) -> Path:
     return folder
 
 
-def rpm(packages: Sequence[Package], folder: Path, key: Key, host: Host) -> Path:
-    """A repository for dnf and zypper; rpmbuild and createrepo_c are those of a host that has them."""
-    kept = _rpms(packages, host)
+def _debs(packages: Sequence[Package]) -> Path:
+    """The repository without Release and signature, in the cache."""
+    target = cached() / f"deb-{_key(packages)}"
+    with locked(target.with_suffix(".lock"), lambda: None):
+        if not target.exists():
+            with tempfile.TemporaryDirectory(prefix=".build-", dir=cached()) as scratch:
+                folder = Path(scratch) / "repo"
+                folder.mkdir()
+                _index(packages, folder)
+                folder.rename(target)
+    return target
+
+
+def _index(packages: Sequence[Package], folder: Path) -> None:
+    paragraphs = []
+    for package in packages:
+        made = deb(package)
+        name = f"{package.file}_amd64.deb"
+        _link(made, folder / name)
+        sum = hashlib.sha256(made.read_bytes()).hexdigest()
+        paragraphs.append(f"{control(package)}Filename: ./{name}\nSize: {made.stat().st_size}\nSHA256: {sum}\n")
+    index = "\n".join(paragraphs).encode()
+    (folder / "Packages").write_bytes(index)
+    (folder / "Packages.gz").write_bytes(gzip.compress(index, mtime=0))
+
+
+def _key(packages: Sequence[Package], *more: str) -> str:
+    keys = "\0".join([*sorted(package.key() for package in packages), *more])
+    return hashlib.sha256(keys.encode()).hexdigest()[:16]
+
+
+def rpm(packages: Sequence[Package], folder: Path, key: Key, host: Host, modules: str = "") -> Path:
+    """A repository for dnf and zypper; rpmbuild and createrepo_c are those of a host that has them.
+
+    ``modules``: the text of a modules.yaml, for a repository with module streams.
+    """
+    kept = _rpms(packages, host, modules)
+    folder.parent.mkdir(parents=True, exist_ok=True)
     shutil.copytree(kept, folder, copy_function=_link)
     key.apart(folder / "repodata/repomd.xml", folder / "repodata/repomd.xml.asc")
     (folder / "repodata/repomd.xml.key").write_text(key.text)
     return folder
 
 
-def _rpms(packages: Sequence[Package], host: Host) -> Path:
+def _rpms(packages: Sequence[Package], host: Host, modules: str) -> Path:
     """The repository without a signature, in the cache."""
-    keys = "\0".join(sorted(package.key() for package in packages))
-    target = cached() / f"rpm-{hashlib.sha256(keys.encode()).hexdigest()[:16]}"
+    target = cached() / f"rpm-{_key(packages, *([modules] if modules else []))}"
     with locked(target.with_suffix(".lock"), lambda: None):
         if not target.exists():
             with tempfile.TemporaryDirectory(prefix=".build-", dir=cached()) as scratch:
-                _build(packages, host, Path(scratch))
+                _build(packages, host, Path(scratch), modules)
                 (Path(scratch) / "repo").rename(target)
     return target
 
 
-def _build(packages: Sequence[Package], host: Host, scratch: Path) -> None:
+def _build(packages: Sequence[Package], host: Host, scratch: Path, modules: str) -> None:
     source = scratch / "source"
     for number, package in enumerate(packages):
         package.unpack(source / f"{number}.root")
         (source / f"{number}.spec").write_text(spec(package, f"/var/tmp/rpms/{number}.root"))
+    (source / "modules.yaml").write_text(modules)
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode="w") as tar:
         tar.add(source, "rpms")
@@ -108,8 +133,10 @@ def _build(packages: Sequence[Package], host: Host, scratch: Path) -> None:
     options = "--quiet --define '_rpmdir /var/tmp/rpms/repo' --define '_binary_payload w1.gzdio' --target x86_64"
     plain = "--define '__os_install_post %{nil}' --define 'debug_package %{nil}'"
     host.run(
-        f"cd /var/tmp/rpms && for one in *.spec; do rpmbuild -bb {options} {plain} $one || exit 1; done && "
-        "mv repo/x86_64/*.rpm repo && rmdir repo/x86_64 && createrepo_c --quiet repo && tar -c repo >repo.tar",
+        f"cd /var/tmp/rpms && ls *.spec | xargs -P 2 -n 20 rpmbuild -bb {options} {plain} && "
+        "mv repo/x86_64/*.rpm repo && rmdir repo/x86_64 && createrepo_c --quiet repo && "
+        "if [ -s modules.yaml ]; then modifyrepo_c --mdtype=modules modules.yaml repo/repodata; fi && "
+        "tar -c repo >repo.tar",
         timeout=400,
     )
     with tarfile.open(fileobj=io.BytesIO(host.get("/var/tmp/rpms/repo.tar"))) as archive:

@@ -58,10 +58,14 @@ class NodeSpec:
     runtime: str = "containerd://2.2.3"
     distribution: str = ""  # k3s, rke2, microk8s: where the runtime's files are
     kubelet: str = "v1.36.3"
+    kubelet_root: str = "/var/lib/kubelet"  # --root-dir of the kubelet
     nvswitch: bool = False
     mellanox: bool = False
     subscribed: bool = True  # RHEL, SLES: the host is registered with its vendor
     host_driver: str = ""  # version of a driver that the image of the node brings
+    driver_folder: str = ""  # where that driver is, when it is not in /usr (GKE's Container-Optimized OS)
+    own_plugin: bool = False  # the image of the node brings the device plugin, outside Kubernetes (Bottlerocket)
+    handler: str = "nvidia"  # what the image of the node calls its runtime handler
     host_toolkit: bool = False  # the image of the node brings the container toolkit, its runtime handler set up
     mig: tuple[str, ...] = ()  # MIG instances that exist already, on every GPU
     control_plane: bool = False
@@ -163,9 +167,16 @@ class Node:
         self.mps_ready: set[str] = set()
         if spec.host_driver:
             self.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=spec.host_driver)
-            self.fs.write("/usr/bin/nvidia-smi", "elf")
+            self.fs.write(
+                f"{spec.driver_folder}/bin/nvidia-smi" if spec.driver_folder else "/usr/bin/nvidia-smi", "elf"
+            )
+            self.driver_root = spec.driver_folder
+        if spec.own_plugin:
+            self.plugin_uid = "the host's own"
+            self.offered = {"nvidia.com/gpu": spec.gpus}
+            self.healthy = dict(self.offered)
         if spec.host_toolkit:
-            for handler in ("nvidia", "nvidia-cdi", "nvidia-legacy"):
+            for handler in (spec.handler, f"{spec.handler}-cdi", f"{spec.handler}-legacy"):
                 self.handlers[handler] = "/usr/bin/nvidia-container-runtime"
             self.fs.write("/usr/bin/nvidia-container-runtime", "elf")
             self.cdi_kinds.add("management.nvidia.com/gpu")

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,11 @@ import yaml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups import parse_groups
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import load
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._model import Policy
+from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 
 INVENTORIES = Path(__file__).resolve().parents[3] / "inventories"
-CLOUDS = sorted(path.name for path in INVENTORIES.iterdir() if path.name != "practice")
+HOSTS = ["bare_metal"]
+CLOUDS = sorted(path.name for path in INVENTORIES.iterdir() if path.name not in ("practice", *HOSTS))
 
 
 def _variables(name: str) -> dict[str, Any]:
@@ -73,3 +76,16 @@ def test_azures_runtime_class_and_googles_folders_quota_and_label_are_set() -> N
     assert [made["kind"] for made in google.extra_objects] == ["ResourceQuota"]
     (group,), _findings = parse_groups(_variables("gke-cos")["gpufleet_node_groups"])
     assert group.labels == {"gke-no-default-nvidia-gpu-device-plugin": "true"}
+
+
+@pytest.mark.parametrize("name", HOSTS)
+def test_every_variable_for_hosts_is_one_of_a_role_or_of_the_playbook(name: str) -> None:
+    known = set(re.findall(r"\bgpufleet_\w+", (CHECKOUT / "playbooks/hosts.yml").read_text()))
+    for defaults in (CHECKOUT / "roles").glob("*/defaults/main.yml"):
+        known |= set(yaml.safe_load(defaults.read_text()))
+    files = sorted((INVENTORIES / name / "group_vars").glob("*.yml"))
+    assert files
+    for file in files:
+        assert set(yaml.safe_load(file.read_text())) <= known, file.name
+    groups = yaml.safe_load((INVENTORIES / name / "hosts.yml").read_text())["gpu_hosts"]
+    assert {file.stem for file in files} <= {"gpu_hosts", *groups["children"]}

@@ -13,14 +13,14 @@ from ._shared import INSTALL, READ, REFRESH, WAIT, checked, pinned, scratch, tol
 from ._versions import newest_first
 
 _FORMAT = r"${Package}\t${Version}\t${db:Status-Abbrev}\t${Architecture}\n"
-_ENV = {
+ENV = {
     "DEBIAN_FRONTEND": "noninteractive",
     "APT_LISTCHANGES_FRONTEND": "none",
     "UCF_FORCE_CONFFOLD": "1",
     "NEEDRESTART_SUSPEND": "1",  # it would restart containerd or docker, with no regard for what runs there
 }
-_LOCK = ("-o", f"DPkg::Lock::Timeout={WAIT}")
-_KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
+LOCK = ("-o", f"DPkg::Lock::Timeout={WAIT}")
+KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 _WHY = ("E:", "dpkg: error")
 
 
@@ -64,7 +64,7 @@ class Apt:
             options = [f"-oDir::{name}={folder}/{place}" for name, place in places.items()]
             # The folder is for root alone.
             options += ["-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-oAPT::Update::Error-Mode=any"]
-            done = self._runner.run(["apt-get", "update", "-q", *options], check=False, timeout=REFRESH, env=_ENV)
+            done = self._runner.run(["apt-get", "update", "-q", *options], check=False, timeout=REFRESH, env=ENV)
             if done.rc:
                 raise CommandFailed(f"apt cannot read the repository: {told(done, _WHY)}", done)
             return self._madison(names, options)
@@ -85,8 +85,8 @@ class Apt:
         if repository:
             own = f"Dir::Etc::sourcelist=sources.list.d/{checked([repository])[0]}.list"
             only = ("-o", own, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0")
-        argv = ["apt-get", "update", "-q", *only, "-o", "APT::Update::Error-Mode=any", *_LOCK]
-        done = self._runner.run(argv, check=False, timeout=REFRESH, env=_ENV)
+        argv = ["apt-get", "update", "-q", *only, "-o", "APT::Update::Error-Mode=any", *LOCK]
+        done = self._runner.run(argv, check=False, timeout=REFRESH, env=ENV)
         if done.rc:
             raise CommandFailed(
                 f"apt cannot read {f'the repository {repository}' if repository else 'its repositories'}: "
@@ -105,7 +105,7 @@ class Apt:
         if not wanted:
             return
         more = ("--allow-downgrades",) if downgrade else ()
-        options = ("-q", "-y", "--no-install-recommends", "--no-remove", *more, *_LOCK, *_KEEP)
+        options = ("-q", "-y", "--no-install-recommends", "--no-remove", *more, *LOCK, *KEEP)
         self._change(["apt-get", "install", *options, *wanted], f"install {', '.join(wanted)}")
 
     def remove(self, names: Sequence[str], *, purge: bool) -> None:
@@ -113,7 +113,7 @@ class Apt:
         if not there:
             return
         verb = "purge" if purge else "remove"
-        plan = self._runner.run(["apt-get", verb, "-s", "-q", *there], check=False, timeout=READ, env=_ENV)
+        plan = self._runner.run(["apt-get", verb, "-s", "-q", *there], check=False, timeout=READ, env=ENV)
         if plan.rc:
             raise CommandFailed(f"apt cannot remove {', '.join(there)}: {told(plan, _WHY)}", plan)
         others = [
@@ -126,7 +126,7 @@ class Apt:
                 f"{', '.join(there)} cannot be removed: {', '.join(others)} would go too, since it needs one of them. "
                 f"Remove what needs it first."
             )
-        self._change(["apt-get", verb, "-q", "-y", *_LOCK, *there], f"remove {', '.join(there)}")
+        self._change(["apt-get", verb, "-q", "-y", *LOCK, *there], f"remove {', '.join(there)}")
 
     def _known(self, names: Sequence[str]) -> List[str]:
         """Those of which dpkg has anything: what is removed may still have configuration files to purge."""
@@ -149,7 +149,7 @@ class Apt:
             self._change(["apt-mark", "unhold", *checked(names)], f"lift the hold of {', '.join(names)}")
 
     def _change(self, argv: Sequence[str], what: str) -> None:
-        done = self._runner.run(argv, check=False, timeout=INSTALL, env=_ENV)
+        done = self._runner.run(argv, check=False, timeout=INSTALL, env=ENV)
         if done.rc:
             unmet = [line.partition(" : ")[0].strip() + " :" for line in done.out.splitlines() if " : " in line]
             raise CommandFailed(f"apt cannot {what}: {told(done, (*unmet, *_WHY))}", done)

@@ -34,10 +34,14 @@ _NO_LOCKS = (
 )
 
 
+#: Without it packages of a module are hidden until one of its streams is enabled.
+_EVERY_STREAM = "--setopt=*.module_hotfixes=1"
+
+
 class Dnf:
     """``Manager`` by dnf and rpm; holds are entries of the plugin versionlock, each for one exact version.
 
-    What is locked is hidden from dnf's own queries, so candidates are read without that plugin.
+    What is locked is hidden from dnf's own queries, so candidates are read without that plugin, and of all streams.
     """
 
     name = "dnf"
@@ -51,7 +55,15 @@ class Dnf:
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         if not names:
             return {}
-        query = ["--disableplugin=versionlock", "repoquery", "--available", "--qf", _FORMAT, *checked(names)]
+        query = [
+            "--disableplugin=versionlock",
+            _EVERY_STREAM,
+            "repoquery",
+            "--available",
+            "--qf",
+            _FORMAT,
+            *checked(names),
+        ]
         done = self._runner.run(["dnf", "-q", "--cacheonly", *query], check=False, timeout=READ)
         if done.rc:  # a repository that was never read
             done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
@@ -59,7 +71,12 @@ class Dnf:
 
     def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
         with scratch(source, key, "source.repo") as folder:
-            places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
+            places = {
+                "reposdir": folder,
+                "cachedir": f"{folder}/cache",
+                "*.skip_if_unavailable": "0",
+                "*.module_hotfixes": "1",
+            }
             options = [f"--setopt={name}={value}" for name, value in places.items()]
             query = ["--disableplugin=*", "repoquery", "--available", "--qf", _FORMAT, *checked(names)]
             done = self._runner.run(["dnf", "-q", "-y", *options, *query], check=False, timeout=REFRESH)

@@ -39,7 +39,19 @@ UNKNOWN = Program(_unknown)
 def _tables() -> dict[str, dict[str, Program]]:
     """Program of an image -> name of a command ("" is the image's own) -> what it does."""
     # Here, not above: these modules import Program from this one.
-    from . import dcgm, dcgm_exporter, device_plugin, driver, driver_manager, gfd, mig_manager, mps, nfd_pods, toolkit
+    from . import (
+        cuda_toolkit,
+        dcgm,
+        dcgm_exporter,
+        device_plugin,
+        driver,
+        driver_manager,
+        gfd,
+        mig_manager,
+        mps,
+        nfd_pods,
+        toolkit,
+    )
     from . import shells as _shells
     from . import validator as _validator
 
@@ -64,6 +76,7 @@ def _tables() -> dict[str, dict[str, Program]]:
         "dcgm-exporter": {"dcgm-exporter": dcgm_exporter.PROGRAM, "": dcgm_exporter.PROGRAM},
         "mig-manager": {"nvidia-mig-manager": mig_manager.PROGRAM, "": mig_manager.PROGRAM},
         "nfd": {"nfd-worker": nfd_pods.WORKER, "nfd-master": nfd_pods.MASTER, "nfd-gc": nfd_pods.GC},
+        "cuda": {"ln": cuda_toolkit.PROGRAM, "sleep": _shells.WAITER},
         "shell": {"": _shells.WAITER},
     }  # fmt: skip
 

@@ -20,7 +20,9 @@ def step(c: Ctx) -> Up | Done:
     _metrics(c)
     if _true(c, "DCGM_EXPORTER_KUBERNETES"):
         c.need_mount(
-            "/var/lib/kubelet/pod-resources", "samples cannot be mapped to pods", host="/var/lib/kubelet/pod-resources"
+            "/var/lib/kubelet/pod-resources",
+            "samples cannot be mapped to pods",
+            host=f"{c.node.spec.kubelet_root}/pod-resources",
         )
     if (
         any(_true(c, f"DCGM_EXPORTER_KUBERNETES_ENABLE_POD_{what}") for what in ("LABELS", "UID"))

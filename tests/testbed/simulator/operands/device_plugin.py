@@ -137,7 +137,8 @@ def step(c: Ctx) -> Up | Done:
 
 
 def _start(c: Ctx, config: PluginConfig) -> dict[str, int]:
-    c.need_mount(SOCKETS, "failed to dial /var/lib/kubelet/device-plugins/kubelet.sock", host=SOCKETS, writable=True)
+    host = f"{c.node.spec.kubelet_root}/device-plugins"
+    c.need_mount(SOCKETS, "failed to dial /var/lib/kubelet/device-plugins/kubelet.sock", host=host, writable=True)
     lists = set((c.env.get("DEVICE_LIST_STRATEGY") or "envvar").split(","))
     if lists - LISTS:
         raise Crash(f"invalid device list strategy: {', '.join(sorted(lists - LISTS))}")

@@ -51,6 +51,8 @@ def _start(c: Ctx) -> None:
     target = c.need_mount(
         install, f"the toolkit would be installed in the container, not on the host (ROOT={install})", writable=True
     )
+    if node.spec.os_id == "cos" and target.path.startswith("/usr/"):
+        raise Crash(f"unable to install toolkit: mkdir {target.path}/toolkit: read-only file system")
     pid = c.need_env("TOOLKIT_PID_FILE", "the toolkit locks itself with it")
     c.need_mount(posixpath.dirname(pid), "the PID file cannot be made", host="/run/nvidia/toolkit", writable=True)
     c.spend("Installing NVIDIA container toolkit", 6)

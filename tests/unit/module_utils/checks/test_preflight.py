@@ -15,6 +15,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
     _certificates,
     _discovery,
+    _fits,
     _kernels,
     _quotas,
     _rights,
@@ -27,6 +28,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import World
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import node_facts, with_nodes
@@ -74,6 +76,64 @@ def test_kubernetes_version_against_the_matrix(version: str, expected: list[tupl
     made = world()
     made.kubernetes = version
     assert ids(_version.judge(made)) == expected
+
+
+@pytest.mark.rows("S30", "S36")
+@pytest.mark.parametrize(
+    ("values", "labels", "expected", "row"),
+    [
+        ({}, {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3"}, [], ""),
+        ({}, {}, [], ""),
+        (
+            {"driver": {"version": "595.91.07"}},
+            {"nvidia.com/gpu.product": "Tesla-V100-SXM2-16GB"},
+            [("fit-gpu-too-old", "error")],
+            "volta: kernel modules proprietary",
+        ),
+        (
+            {"driver": {"version": "580.173.02", "kernelModuleType": "open"}},
+            {"nvidia.com/gpu.family": "volta"},
+            [("fit-flavour-does-not-fit", "error")],
+            "volta: kernel modules proprietary",
+        ),
+        (
+            {"driver": {"enabled": False}},
+            {"nvidia.com/gpu.product": "NVIDIA-B200", "nvidia.com/cuda.driver-version.full": "570.86.15"},
+            [("fit-end-of-life", "warning"), ("fit-gpu-too-new", "error")],
+            "branch 570: production branch, until 2026-02",
+        ),
+        (
+            {"toolkit": {"version": "v1.17.4-ubuntu20.04"}},
+            {"nvidia.com/gpu.family": "ada-lovelace"},
+            [("fit-insecure-version", "warning")],
+            "CVE-2025-23266",
+        ),
+        (
+            {"dcgmExporter": {"version": "3.3.9-3.6.1-ubuntu22.04"}},
+            {},
+            [("fit-dcgm-too-old", "warning")],
+            "DCGM 3.3: CUDA 11, 12",
+        ),
+        ({"driver": {"version": "550.144.03"}}, {}, [], ""),  # its end of life is the policy's to tell
+    ],
+)
+def test_versions_of_each_node_against_the_matrix(
+    values: Any, labels: dict[str, str], expected: list[tuple[str, str]], row: str
+) -> None:
+    made = world(values, live_node("a", labels=labels))
+    made.now = datetime(2026, 11, 27, tzinfo=timezone.utc).timestamp()
+    found = _fits.judge(made)
+    assert ids(found) == expected
+    assert all(finding.detail.startswith("a: ") for finding in found)
+    assert not found or row in found[0].remedy
+
+
+@pytest.mark.rows("S36")
+def test_nodes_with_the_same_trouble_are_told_together() -> None:
+    volta = {"nvidia.com/gpu.family": "volta"}
+    made = world(None, live_node("a", labels=volta), live_node("b", labels=volta), live_node("c"))
+    (finding,) = _fits.judge(made)
+    assert finding.detail.startswith("a, b: branch 595 no longer drives volta GPUs")
 
 
 @pytest.mark.rows("S30", "S08")
@@ -231,11 +291,11 @@ def test_two_cert_managers_are_named() -> None:
 
 def test_rights_that_are_asked_follow_from_kinds_and_roles() -> None:
     asked = _rights.of_a_run(["Namespace", "DaemonSet"], "gpu-operator")
-    assert _rights.Right("create", "apps", "daemonsets", "gpu-operator") in asked
-    assert _rights.Right("patch", "", "nodes") in asked
-    given = _rights.of_operands(world().wanted)
-    assert _rights.Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
-    attributes = _rights.Right("patch", "", "nodes/status").attributes()
+    assert Right("create", "apps", "daemonsets", "gpu-operator") in asked
+    assert Right("patch", "", "nodes") in asked
+    given = given_away(world().wanted)
+    assert Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
+    attributes = Right("patch", "", "nodes/status").attributes()
     assert attributes == {"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"}
 
 

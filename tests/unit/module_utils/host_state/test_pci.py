@@ -121,9 +121,9 @@ def test_broken_devices_do_not_hide_others(tmp_path: Path) -> None:
         (0x102D, "kepler", "3.x", "proprietary", 340, 470, "no"),
         (0x13F2, "maxwell", "5.x", "proprietary", 352, 580, "no"),
         (0x15F8, "pascal", "6.0", "proprietary", 375, 580, "no"),
-        (0x1B38, "pascal", "6.1", "proprietary", 375, 580, "no"),
-        (0x1D01, "pascal", "6.1", "proprietary", 375, 580, "no"),  # the prefix 1d is Pascal and Volta
-        (0x1D56, "pascal", "6.1", "proprietary", 375, 580, "no"),
+        (0x1B38, "pascal", "6.1", "proprietary", 367, 580, "no"),
+        (0x1D01, "pascal", "6.1", "proprietary", 367, 580, "no"),  # the prefix 1d is Pascal and Volta
+        (0x1D56, "pascal", "6.1", "proprietary", 367, 580, "no"),
         (0x1D81, "volta", "7.0", "proprietary", 384, 580, "no"),
         (0x1DB6, "volta", "7.0", "proprietary", 384, 580, "no"),
         (0x1EB8, "turing", "7.5", "either", 410, 0, "no"),

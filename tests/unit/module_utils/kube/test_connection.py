@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 import time
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -309,3 +310,22 @@ def test_a_kind_that_is_not_served_is_an_error_unless_the_caller_allows_it() -> 
     assert not list_objects(connection, "ServiceMonitor", optional=True).served
     with pytest.raises(ApiError):
         list_objects(connection, "ServiceMonitor")
+
+
+@pytest.mark.parametrize("minutes", [-10, 10])
+def test_times_are_told_by_the_servers_clock(minutes: int) -> None:
+    date = formatdate(time.time() + 60 * minutes, usegmt=True)
+    connection, _transport, _pauses = connect(FakeReply(200, {}, {"Date": [date]}))
+    assert connection.now() == pytest.approx(time.time(), abs=1)
+    connection.get("/version")
+    assert connection.now() == pytest.approx(time.time() + 60 * minutes, abs=2)
+
+
+@pytest.mark.parametrize("date", ["", "yesterday", formatdate(0, usegmt=True)[:9]])
+def test_clocks_that_agree_are_left_alone_and_a_date_that_is_none_is_passed_over(date: str) -> None:
+    connection, _transport, _pauses = connect(
+        FakeReply(200, {}, {"Date": [formatdate(usegmt=True)]}), FakeReply(200, {}, {"Date": [date]})
+    )
+    connection.get("/version")
+    connection.get("/version")
+    assert connection.ahead == 0.0

@@ -97,7 +97,7 @@ def test_a_node_without_a_gpu_is_left_alone(labels: dict[str, str]) -> None:
     assert not planned(labels)
 
 
-@pytest.mark.rows("NL-06", "NL-08", "S54")
+@pytest.mark.rows("NL-06", "NL-08", "S54", "P135")
 def test_operands_leave_a_node_whose_gpu_is_gone() -> None:
     first = planned(H100)
     labels, notes = first.applied(NodeFacts("gpu-0", H100))
@@ -109,7 +109,7 @@ def test_operands_leave_a_node_whose_gpu_is_gone() -> None:
     assert found["nvidia.com/mig.config"] == "all-disabled", "a layout that was asked for stays asked for"
 
 
-@pytest.mark.rows("NL-06", "S25")
+@pytest.mark.rows("NL-06", "S25", "P116")
 def test_operands_stay_while_nfd_is_away() -> None:
     labels = {"nvidia.com/gpu.present": "true", **dict.fromkeys(CONTAINER_KEYS, "true")}
     change = planned(labels, annotations={UPGRADE: "true"})
@@ -194,7 +194,7 @@ def test_a_driver_of_the_host_is_said_with_the_way_back() -> None:
     assert not planned({**GPU, DEPLOY + "driver": "pre-installed"}, {"driver": {"enabled": False}}).findings
 
 
-@pytest.mark.rows("MIG-03")
+@pytest.mark.rows("MIG-03", "L33")
 @pytest.mark.parametrize(
     ("labels", "capable"),
     [

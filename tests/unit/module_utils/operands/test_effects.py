@@ -22,6 +22,7 @@ BASE = policy_of(
         "driver": {"kernelModuleType": "open", "rdma": {"enabled": True}, "licensingConfig": {"secretName": "licence"}},
         "dcgm": {"enabled": True},
         "nodeStatusExporter": {"enabled": True},
+        "cudaToolkit": {"enabled": True},
         "gds": {"enabled": True},
         "gdrcopy": {"enabled": True},
         "devicePlugin": {"config": {"name": "sharing", "create": True, "default": "a", "data": {"a": "version: v1"}}},
@@ -36,7 +37,7 @@ FACTS = cluster(
     service_monitor_crd=True,
 )
 
-CLASSES, METRICS, DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG, STATUS = (
+CLASSES, METRICS, DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG, STATUS, CUDA = (
     "pre-requisites",
     "state-operator-metrics",
     "state-driver",
@@ -49,9 +50,10 @@ CLASSES, METRICS, DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, 
     "gpu-feature-discovery",
     "state-mig-manager",
     "state-node-status-exporter",
+    "cuda-toolkit",
 )
 WITH_GPU = {VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG}
-ALL_PODS = {DRIVER, TOOLKIT, STATUS, *WITH_GPU}
+ALL_PODS = {DRIVER, TOOLKIT, STATUS, CUDA, *WITH_GPU}
 VALIDATED = {TOOLKIT, *WITH_GPU}
 WITH_CONFIG = {PLUGIN, MPS, GFD}
 
@@ -112,9 +114,14 @@ EFFECTS: Effects = {
     "daemonsets.update_strategy": ("OnDelete", ALL_PODS - {DRIVER}),
     "daemonsets.max_unavailable": ("30%", ALL_PODS - {DRIVER}),
     "daemonsets.pod_security_context": ({"runAsNonRoot": False}, ALL_PODS),
+    **{f"cuda_toolkit.image.{key}": (value, {CUDA}) for key, value in IMAGE.items()},
+    "cuda_toolkit.cuda": ("13.0", {CUDA}),
+    "cuda_toolkit.install_dir": ("/data/cuda", {CUDA}),
+    "cuda_toolkit.resources": (RESOURCES, {CUDA}),
+    "daemonsets.container_resources": ({"nvidia-dcgm-exporter": RESOURCES}, {EXPORTER}),
     "host_paths.root_fs": ("/host-root", {DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MIG, STATUS}),
     "host_paths.driver_install_dir": ("/opt/driver", {TOOLKIT, VALIDATOR, PLUGIN, MIG}),
-    "host_paths.kubelet_root_dir": ("/data/kubelet", {EXPORTER}),
+    "host_paths.kubelet_root_dir": ("/data/kubelet", {EXPORTER, PLUGIN}),
     "validator.resources": (RESOURCES, VALIDATED),
     "validator.args": (("sleep 1",), {VALIDATOR}),
     "validator.env": (ENV, {VALIDATOR}),
@@ -140,6 +147,7 @@ EFFECTS: Effects = {
     "driver.licensing.nls_enabled": (False, {DRIVER}),
     "driver.virtual_topology_config": ("topology", {DRIVER}),
     "driver.secret_env": ("secret", {DRIVER}),
+    "cuda_toolkit.enabled": (False, {CUDA}),
     "toolkit.enabled": (False, {TOOLKIT, PLUGIN, MIG}),
     "toolkit.install_dir": ("/opt/nvidia", {TOOLKIT, PLUGIN, MIG}),
     "device_plugin.enabled": (False, {PLUGIN, MPS, GFD, VALIDATOR}),

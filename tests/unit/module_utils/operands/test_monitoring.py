@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -198,3 +199,48 @@ def test_probes_ask_the_exporter_itself() -> None:
     for probe in ("livenessProbe", "readinessProbe"):
         assert main[probe]["httpGet"] == {"path": "/health", "port": 9400}
         assert main[probe]["initialDelaySeconds"] == 45
+
+
+RULES = replace(MONITORED, prometheus_rule_crd=True)
+
+
+def rules_of(made: dict[str, Any], name: str) -> dict[str, dict[str, Any]]:
+    (group,) = made[f"PrometheusRule/{name}"]["spec"]["groups"]
+    return {rule.get("record") or rule["alert"]: rule for rule in group["rules"]}
+
+
+@pytest.mark.rows("L44", "S23")
+def test_dashboards_find_their_names_wherever_prometheus_operator_is_and_memory_is_in_bytes() -> None:
+    rules = rules_of(objects_of(policy_of({"dcgmExporter": {"serviceMonitor": SETTINGS}}), RULES), EXPORTER)
+    assert rules["accelerator_memory_used_bytes"]["expr"] == "DCGM_FI_DEV_FB_USED * 1048576"
+    assert "FB_FREE" in rules["accelerator_memory_total_bytes"]["expr"]
+    assert rules["accelerator_sm_clock_hertz"]["expr"] == "DCGM_FI_DEV_SM_CLOCK * 1000000"
+    assert set(rules) == {
+        "accelerator_gpu_utilization", "accelerator_memory_used_bytes", "accelerator_memory_total_bytes",
+        "accelerator_power_usage_watts", "accelerator_temperature_celsius", "accelerator_sm_clock_hertz",
+        "accelerator_memory_clock_hertz",
+    }  # fmt: skip
+    labels = objects_of(policy_of({"dcgmExporter": {"serviceMonitor": SETTINGS}}), RULES)[f"PrometheusRule/{EXPORTER}"]
+    assert labels["metadata"]["labels"]["release"] == "prometheus"
+
+
+@pytest.mark.rows("L44")
+def test_alerts_look_at_the_first_stage_that_is_missing() -> None:
+    made = objects_of(policy_of({"nodeStatusExporter": {"enabled": True}}), RULES)
+    rules = rules_of(made, "nvidia-node-status-exporter-alerts")
+    ready = {name: rule["expr"] for name, rule in rules.items()}
+    assert ready["GPUOperatorNodeDeploymentDriverFailed"] == "gpu_operator_node_driver_ready == 0"
+    assert "driver_ready == 1" in ready["GPUOperatorNodeDeploymentToolkitFailed"]
+    assert "toolkit_ready == 1" in ready["GPUOperatorNodeDeploymentCudaFailed"]
+    assert "devices_total < 1" in ready["GPUOperatorNodeDeploymentFailed"]
+    assert {rule["for"] for rule in rules.values()} == {"30m"}
+    assert all("$labels.node" in rule["annotations"]["summary"] for rule in rules.values())
+
+
+@pytest.mark.rows("L44")
+def test_rules_are_made_only_where_they_are_known_and_what_they_are_about_is_on() -> None:
+    on = {"nodeStatusExporter": {"enabled": True}}
+    assert not [key for key in objects_of(policy_of(on), MONITORED) if key.startswith("PrometheusRule/")]
+    off = {"dcgmExporter": {"serviceMonitor": {"enabled": False}}}
+    assert not [key for key in objects_of(policy_of(off), RULES) if key.startswith("PrometheusRule/")]
+    assert len([key for key in objects_of(policy_of(on), RULES) if key.startswith("PrometheusRule/")]) == 2

@@ -83,7 +83,7 @@ def test_a_config_may_have_any_name(name: str) -> None:
         assert volume_of(pod, volume)["configMap"]["name"] == name
 
 
-@pytest.mark.rows("DP-03", "S15")
+@pytest.mark.rows("DP-03", "S15", "P103")
 def test_mps_runs_where_discovery_found_that_it_is_asked_for() -> None:
     pod = pod_of(policy_of(), MPS)
     assert pod["nodeSelector"]["nvidia.com/mps.capable"] == "true"
@@ -192,3 +192,27 @@ def test_the_mig_manager_may_pause_the_operands_of_its_node() -> None:
     assert rules["nodes"] >= {"get", "patch", "update", "watch"}
     role = {rule["resources"][0]: set(rule["verbs"]) for rule in made["Role/nvidia-mig-manager"]["rules"]}
     assert "delete" in role["pods"]
+
+
+@pytest.mark.rows("PLG-05", "RT-08")
+@pytest.mark.parametrize(
+    ("values", "lists", "cdi"),
+    [
+        ({}, "cdi-annotations,cdi-cri", True),
+        ({"cdi": {"enabled": False}}, "envvar", False),
+        (
+            {"devicePlugin": {"env": [{"name": "DEVICE_LIST_STRATEGY", "value": "envvar,cdi-cri"}]}},
+            "envvar,cdi-cri",
+            True,
+        ),
+    ],
+)
+def test_how_devices_are_handed_out_follows_cdi_unless_the_policy_says_so(
+    values: dict[str, Any], lists: str, cdi: bool
+) -> None:
+    env = env_of(container_of(pod_of(policy_of(values), PLUGIN), "nvidia-device-plugin"))
+    assert env["DEVICE_LIST_STRATEGY"] == lists
+    assert env["DEVICE_ID_STRATEGY"] == "uuid"
+    assert (env.get("CDI_ENABLED") == "true") is cdi
+    assert (env.get("CDI_ANNOTATION_PREFIX") == "cdi.k8s.io/") is cdi
+    assert (env.get("NVIDIA_CDI_HOOK_PATH") == "/usr/local/nvidia/toolkit/nvidia-cdi-hook") is cdi

@@ -118,7 +118,7 @@ def test_only_pods_that_read_a_config_carry_a_hash() -> None:
     }
 
 
-@pytest.mark.rows("L22")
+@pytest.mark.rows("L22", "P096")
 def test_a_changed_config_in_the_policy_rolls_the_pods_that_read_it() -> None:
     def values(text: str) -> dict[str, Any]:
         return {"devicePlugin": {"config": {"name": "c", "create": True, "data": {"a": text}}}}

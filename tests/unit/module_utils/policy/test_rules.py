@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._matrix import LATEST
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import load
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._read import resolve
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._schema import TABLE, USED
 
 
 def found(source: dict[str, Any], severity: str = "error", **options: Any) -> dict[str, str]:
@@ -201,3 +204,70 @@ def test_a_finding_that_can_be_accepted_does_not_stop_the_run_once_it_is() -> No
 def test_one_mistake_gives_one_finding_although_rules_read_the_key() -> None:
     source = {"devicePlugin": {"config": {"create": True, "name": "c", "data": "a text"}}}
     assert [f.path for f in load(source)[1]] == ["devicePlugin.config.data"]
+
+
+TIME_SLICED = "sharing: {timeSlicing: {resources: [{name: nvidia.com/gpu, replicas: 4}]}}"
+
+
+@pytest.mark.rows("S60")
+def test_sharing_by_time_says_that_memory_is_not_kept_apart_and_what_would_do_it() -> None:
+    data = {"any": f"version: v1\n{TIME_SLICED}", "alone": "version: v1"}
+    told = found({"devicePlugin": {"config": dict(CONFIG, data=data)}}, "info")
+    assert set(told) == {"devicePlugin.config.data.any"}
+    assert "not kept apart in memory" in told["devicePlugin.config.data.any"]
+    assert "sharing.mps" in told["devicePlugin.config.data.any"]
+    assert "MIG" in told["devicePlugin.config.data.any"]
+
+
+# --- zero, false and keys that nothing reads ------------------------------------------------------------------------
+
+
+def nested(path: str, value: Any) -> dict[str, Any]:
+    for name in reversed(path.split(".")):
+        value = {name: value}
+    return dict(value)
+
+
+SWITCHES = [key.path for key in TABLE if key.type == "bool" and key.status == USED and key.in_values]
+ZEROES = [
+    key.path
+    for key in TABLE
+    if key.type == "int" and key.minimum == 0 and key.status == USED and key.in_values and "Probe" not in key.path
+]
+
+
+@pytest.mark.rows("L50")
+@pytest.mark.parametrize("path", SWITCHES)
+def test_false_can_be_said_of_every_switch(path: str) -> None:
+    values = resolve(nested(path, False), "values", LATEST, set())
+    assert values[path] is False, path
+
+
+@pytest.mark.rows("L50")
+@pytest.mark.parametrize("path", ZEROES)
+def test_zero_can_be_said_of_every_number_that_may_be_zero(path: str) -> None:
+    assert resolve(nested(path, 0), "values", LATEST, set())[path] == 0
+
+
+@pytest.mark.rows("L50")
+def test_zeroes_that_are_taken_for_nothing_are_told_with_what_to_write() -> None:
+    path = "driver.upgradePolicy.maxUnavailable"
+    assert '"0%"' in found(nested(path, 0), "warning")[path]
+    probe = "driver.startupProbe.initialDelaySeconds"
+    assert "Write 1." in found(nested(probe, 0), "warning")[probe]
+    assert found(nested(probe, 0), "warning", kind="clusterpolicy")[probe]
+    policy, findings = load(nested(path, "0%"))
+    assert policy is not None
+    assert policy.driver.upgrade_policy.max_unavailable == "0%"
+    assert findings == []
+
+
+@pytest.mark.rows("L50")
+def test_keys_that_nothing_reads_are_told() -> None:
+    dead = {
+        "operator": {"defaultRuntime": "crio"},
+        "driver": {"useOpenKernelModules": True},
+        "dcgm": {"hostPort": 5555},
+    }
+    told = {f.path for f in load(dead)[1]}
+    assert {"operator.defaultRuntime", "driver.useOpenKernelModules", "dcgm.hostPort"} <= told

@@ -44,6 +44,7 @@ WRONG: dict[str, Any] = {
     "env": {"A": "b"},
     "tolerations": {"key": "x"},
     "resources": ["x"],
+    "sizes": 3,
     "objects": {"a": "b"},
     "object": "x",
     "list": "x",

@@ -455,7 +455,7 @@ def test_shares_of_resources_and_env_reach_the_policy() -> None:
     assert good({}).gfd.resources is None
 
 
-def test_env_refuses_duplicates_value_from_and_numbers_without_showing_values() -> None:
+def test_env_refuses_duplicates_empty_sources_and_numbers_without_showing_values() -> None:
     secret = "hunter2"
     env = [
         {"name": "A", "value": secret},
@@ -466,7 +466,7 @@ def test_env_refuses_duplicates_value_from_and_numbers_without_showing_values() 
     ]
     found = errors_of({"driver": {"env": env}})
     assert set(found) == {"driver.env[1].name", "driver.env[2].valueFrom", "driver.env[3].value", "driver.env[4].value"}
-    assert "name and value only" in found["driver.env[2].valueFrom"]
+    assert "secretKeyRef" in found["driver.env[2].valueFrom"]
     assert secret not in "".join(found.values())
     assert "4711" not in "".join(found.values())
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages._sources import dearmored
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._repository import (
     Repository,
-    dearmored,
     old_lists,
     source,
 )
@@ -38,7 +38,7 @@ def made(files: Files, manager: str, **options: Any) -> dict[str, str]:
     found, findings = source(Repository(**dict({"url": URL, "key": KEY}, **options)), manager, files, ())
     assert findings == []
     assert found is not None
-    return found.files()
+    return {path: text for path, text in found.files().items() if text is not None}
 
 
 @pytest.mark.rows("H062")

@@ -145,3 +145,80 @@ def test_labels_of_another_config_are_seen() -> None:
     one = predict(H200, {"nvidia.com/device-plugin.config": "shared"}, devicePlugin=configs(shared=SHARED))[0]
     assert stale_labels(one, {**H200, GPU + ".product": "NVIDIA-H200-SHARED", GPU + ".replicas": "4"}) == ""
     assert "replicas=1, computed was 4" in stale_labels(one, {GPU + ".replicas": "1"})
+
+
+# --- how devices are handed out ---------------------------------------------------------------------------------------
+
+
+def lists(strategy: str, **values: Any) -> list[Finding]:
+    plugin = {"env": [{"name": "DEVICE_LIST_STRATEGY", "value": strategy}]}
+    return predict({**H200}, devicePlugin=plugin, **values)[1]
+
+
+@pytest.mark.rows("PLG-05")
+@pytest.mark.parametrize("strategy", ["envvar", "cdi-cri", "cdi-annotations,cdi-cri", "envvar,cdi-cri"])
+def test_list_strategies_that_the_plugin_knows_are_taken(strategy: str) -> None:
+    assert lists(strategy) == []
+
+
+@pytest.mark.rows("PLG-05")
+@pytest.mark.parametrize(
+    ("name", "value", "allowed"),
+    [
+        ("DEVICE_LIST_STRATEGY", "envvar,volume", "envvar, volume-mounts, cdi-annotations, cdi-cri"),
+        ("DEVICE_ID_STRATEGY", "name", "uuid, index"),
+        ("SHARED_DEVICES_ALLOCATION_POLICY", "spread", "distributed, packed"),
+        ("DEVICE_DISCOVERY_STRATEGY", "pci", "auto, nvml, tegra, vfio"),
+    ],
+)
+def test_a_way_to_hand_devices_out_that_is_none_is_refused(name: str, value: str, allowed: str) -> None:
+    _one, found = predict(H200, devicePlugin={"env": [{"name": name, "value": value}]})
+    assert [(f.id, f.remedy) for f in errors(found)] == [("plugin-config.invalid", f"Allowed: {allowed}.")]
+    assert name in found[0].detail
+
+
+@pytest.mark.rows("PLG-05")
+@pytest.mark.parametrize(
+    ("flags", "path"),
+    [
+        ({"plugin": {"deviceListStrategy": ["envvar", "cdi"]}}, "plugin.deviceListStrategy"),
+        ({"plugin": {"deviceListStrategy": []}}, "plugin.deviceListStrategy"),
+        ({"plugin": {"deviceIDStrategy": ["uuid"]}}, "plugin.deviceIDStrategy"),
+        ({"plugin": {"sharedDevicesAllocationPolicy": "most"}}, "plugin.sharedDevicesAllocationPolicy"),
+        ({"deviceDiscoveryStrategy": "pci"}, "deviceDiscoveryStrategy"),
+    ],
+)
+def test_the_same_holds_for_a_named_config(flags: dict[str, Any], path: str) -> None:
+    _one, found = predict(H200, devicePlugin=configs(a=json.dumps({"version": "v1", "flags": flags})))
+    assert [f.path for f in errors(found)] == [f"devicePlugin.config.data.a.flags.{path}"]
+
+
+@pytest.mark.rows("PLG-05")
+def test_a_strategy_that_nothing_on_the_node_understands_is_told() -> None:
+    (told,) = lists("volume-mounts")
+    assert "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS" in told.remedy
+    env = [{"name": "ACCEPT_NVIDIA_VISIBLE_DEVICES_AS_VOLUME_MOUNTS", "value": "true"}]
+    assert lists("volume-mounts", toolkit={"env": env}) == []
+    (told,) = lists("cdi-cri", cdi={"enabled": False})
+    assert told.remedy == "Set cdi.enabled to true."
+
+
+@pytest.mark.rows("P104", "S15")
+@pytest.mark.parametrize(("replicas", "share"), [(2, 50), (4, 25), (7, 14)])
+def test_each_clients_share_of_threads_and_memory_is_computed_and_shown(replicas: int, share: int) -> None:
+    text = json.dumps({"version": "v1", "sharing": {"mps": {"resources": [{"name": GPU, "replicas": replicas}]}}})
+    values = configs(shared=text)
+    values["config"]["default"] = "shared"
+    one, findings = predict(H200, mig={"strategy": "none"}, devicePlugin=values)
+    assert errors(findings) == []
+    row = one.row()
+    assert (row["sharing"], row["shares"], row["resources"]) == ("mps", {GPU: share}, {GPU: 8 * replicas})
+
+
+@pytest.mark.rows("S60")
+def test_a_config_of_somebody_elses_that_shares_by_time_is_told_of_too() -> None:
+    made = Offers(policy_of({"devicePlugin": {"config": {"name": "theirs"}}}), {"a": SHARED, "b": "{}"}, False)
+    (told,) = [finding for finding in made.findings if finding.id == "policy.no-isolation"]
+    assert told.path == "ConfigMap theirs.a"
+    ours = Offers(policy_of({"devicePlugin": configs(a=SHARED)}), {"a": SHARED}, False)
+    assert ours.findings == []

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+from datetime import datetime, timezone
 from typing import Any
 
 import pytest
@@ -135,3 +137,16 @@ def test_another_budget_is_refused_with_what_is_allowed(given: str) -> None:
     params = {"namespace": "gpu-operator", "host": "https://192.0.2.1", "max_failed_nodes": given}
     with pytest.raises(Failure, match="a number of nodes from 0 on or a part such as 10% is allowed"):
         Request.from_params(params, False, lambda line: None)
+
+
+@pytest.mark.rows("S64")
+@pytest.mark.parametrize("ahead", [-3600.0, 0.0, 3600.0])
+def test_since_when_something_is_broken_is_told_by_the_servers_clock(ahead: float) -> None:
+    clock, server = Time(), time.time() + ahead
+    judge = Verdicts(clock, lambda: 30.0, None, lambda: server)
+    since = datetime.fromtimestamp(server - 20, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    judge.tell("n", broken(FINAL, since=since))
+    assert judge.failed == {}
+    since = datetime.fromtimestamp(server - 40, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+    judge.tell("n", broken(FINAL, since=since))
+    assert set(judge.failed) == {"n"}

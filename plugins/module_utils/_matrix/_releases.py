@@ -1,16 +1,17 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Versions that fit together, as data: the one place of the collection where versions live.
+"""Releases of the GPU Operator, with the version of each operand.
 
-Sources: the chart's values of each release of the GPU Operator, and NVIDIA's platform support pages.
+Sources: the chart's values of each release, and NVIDIA's platform support pages.
 """
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field
 from typing import Dict, Mapping, Optional, Tuple
+
+from ._versions import version_parts
 
 # Component (key of the chart's values) -> repository, image, version.
 Images = Mapping[str, Tuple[str, str, str]]
@@ -180,52 +181,6 @@ RELEASES: Dict[str, Release] = {
 
 LATEST = "v26.7.0"
 
-# The oldest Kubernetes that the collection itself is tested against; the chart's own gate (>= 1.16) says little.
-KUBERNETES_FLOOR = "1.32"
-
-# The toolkit writes CDI files of version 0.7.0 since 1.19: older containerd cannot read them.
-CONTAINERD_FOR_CDI = "1.7.16"
-
-
-@dataclass(frozen=True)
-class Branch:
-    """A branch of the driver: highest CUDA version that it runs, and how it stands on 2026-11-27."""
-
-    cuda: str
-    state: str  # current, past (its end has passed, images are made still), ended (no longer made)
-
-
-# Driver installation guide and list of supported drivers, editions of r615 and r620.
-BRANCHES: Dict[int, Branch] = {
-    390: Branch("9.1", "ended"),
-    418: Branch("10.1", "ended"),
-    450: Branch("11.0", "ended"),
-    460: Branch("11.2", "ended"),
-    470: Branch("11.4", "ended"),
-    510: Branch("11.6", "ended"),
-    515: Branch("11.7", "ended"),
-    520: Branch("11.8", "ended"),
-    525: Branch("12.0", "ended"),
-    530: Branch("12.1", "ended"),
-    535: Branch("12.2", "past"),
-    545: Branch("12.3", "past"),
-    550: Branch("12.4", "past"),
-    555: Branch("12.5", "past"),
-    560: Branch("12.6", "past"),
-    565: Branch("12.7", "past"),
-    570: Branch("12.8", "past"),
-    575: Branch("12.9", "past"),
-    580: Branch("13.0", "current"),
-    590: Branch("13.1", "past"),
-    595: Branch("13.2", "current"),
-    610: Branch("13.3", "past"),
-    615: Branch("13.4", "current"),
-    620: Branch("13.5", "current"),
-}
-
-# For GPUs that no newer branch knows (Maxwell, Pascal, Volta).
-LAST_FOR_OLD_GPUS = 580
-
 
 def release_named(name: str) -> Optional[str]:
     """The release that is meant: ``v26.7.0``, ``26.7``, ``v25.x`` (the newest known), "" (newest). None: unknown."""
@@ -236,14 +191,3 @@ def release_named(name: str) -> Optional[str]:
     wanted = plain[:-2] if plain.endswith(".x") else plain
     fits = [known for known in RELEASES if known[1:] == wanted or known[1:].startswith(wanted + ".")]
     return max(fits, key=version_parts) if fits else None
-
-
-def version_parts(version: str) -> Tuple[int, ...]:
-    """Numbers of a version, for comparison as numbers, never as text: ``v25.10.1`` -> (25, 10, 1)."""
-    return tuple(int(part) for part in re.findall(r"\d+", version))
-
-
-def branch_of(version: str) -> Optional[int]:
-    """Branch of a driver version (``595.91.07``, ``595``); None when the text is not such a version."""
-    found = re.match(r"^(\d{3})(\.\d+)*$", version)
-    return int(found.group(1)) if found else None

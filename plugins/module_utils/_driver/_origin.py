@@ -1,0 +1,64 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which of a host's packages belong to the driver, in which version, and who made them. Pure.
+
+Package managers do not keep where a package came from; the forms of versions and names tell.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Dict, Mapping
+
+from ._types import DISTRIBUTION, NVIDIA, PRECOMPILED, System
+
+RPM_FUSION = "rpmfusion"
+
+_OTHERS = re.compile(
+    r"nvidia-container-.+|libnvidia-container.+|nvidia-docker2|datacenter-gpu-manager.*|nvidia-cuda-.+|nvidia-fs.*"
+    r"|nvidia-gds.*|gdrcopy.*|gdrdrv-dkms|libgdrapi|nvlsm|nvidia-driver-pinning-.+|nvidia-release|nvidia-(dkms-)?kmod-common-.+"
+)
+_UPSTREAM = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?![\d.]*\d)")
+_UBUNTU_OWN = re.compile(r"ubuntu0\b|~\d\d\.\d\d|~deb\d+u")
+_UBUNTU_REPOSITORY = re.compile(r"-\d+ubuntu[1-9]\d*\Z")
+_KERNEL_OWN = re.compile(r"linux-(modules|objects|signatures)-nvidia")
+_DEBIAN_OWN = re.compile(
+    r"nvidia-(smi|alternative|legacy-check|kernel-support|open-kernel-dkms|driver-bin|vdpau-driver|tesla-.+)"
+    r"|firmware-nvidia-gsp"
+)
+_NVIDIA_OWN = re.compile(
+    r"nvidia-driver-cuda(-libs)?|nvidia-open(-\d+)?|cuda-drivers(-\d+)?|nvidia-kernel-open-dkms|nvidia-kmod-common"
+    r"|kmod-nvidia-(open|latest)-dkms|dkms-nvidia|nvidia-headless(-no-dkms)?(-open)?|nvidia-dkms(-open)?"
+)
+_FUSION = re.compile(r"xorg-x11-drv-nvidia.*|akmod-nvidia.*")
+_SIGNED = re.compile(
+    r"nvidia-open-kmod|kmod-nvidia-dc-open-.+|kmod-nvidia-open|cuda-open.*|nvidia-open-driver-G0\d-signed.*"
+)
+
+
+def upstream(version: str) -> str:
+    """NVIDIA's version in a package's: ``580.95.05`` of ``3:580.95.05-1.el9``; "" where it is no driver's."""
+    found = _UPSTREAM.match(version)
+    return found.group(1) if found else ""
+
+
+def of_driver(packages: Mapping[str, str]) -> Dict[str, str]:
+    """Those of the packages that carry the driver's version: not the toolkit, DCGM, or what has numbers of its own."""
+    return {
+        name: version for name, version in packages.items() if not _OTHERS.fullmatch(name) and upstream(version) != ""
+    }
+
+
+def origin(name: str, version: str, system: System) -> str:
+    """Who made a package: distribution, nvidia, precompiled (by the distribution), rpmfusion; "": nothing tells."""
+    if _KERNEL_OWN.match(name) or _SIGNED.fullmatch(name):
+        return PRECOMPILED
+    if _FUSION.fullmatch(name):
+        return RPM_FUSION
+    if system.family == "apt":
+        if _UBUNTU_OWN.search(version) or (system.id == "debian" and _DEBIAN_OWN.fullmatch(name)):
+            return DISTRIBUTION
+        if _UBUNTU_REPOSITORY.search(version):
+            return NVIDIA
+    return NVIDIA if _NVIDIA_OWN.fullmatch(name) else ""

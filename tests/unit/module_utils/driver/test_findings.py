@@ -1,0 +1,185 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Every finding of the preflight, provoked; errors stop the run before anything is written."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _found
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
+
+from ..host_state import trees
+from .debian_host import GPUS, NEW, OLD, DebianHost
+from .machine import KERNEL, said
+from .test_run import files_of
+
+FIRST, SECOND = (f"/sys/bus/pci/devices/{bus}" for bus in GPUS)
+SECURE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
+Prepare = Callable[[DebianHost], object]
+
+
+def device(host: DebianHost, *devices: str) -> None:
+    """Have other GPUs."""
+    for folder, one in zip((FIRST, SECOND), devices, strict=False):
+        host.put(f"{folder}/device", f"{one}\n")
+
+
+def no_gpu(host: DebianHost) -> None:
+    shutil.rmtree(host.root / "sys/bus")
+    (host.root / "sys/bus/pci/devices").mkdir(parents=True)
+
+
+def switch(host: DebianHost) -> None:
+    trees.grow(host.root, trees.gpu("0000:05:00.0", "0x22a3", pci_class="0x068000"))
+
+
+def archive(host: DebianHost) -> None:
+    host.installed["nvidia-utils-580-server"] = "580.82.07-0ubuntu0.24.04.1"
+    host._status()
+
+
+def system(host: DebianHost, text: str) -> None:
+    host.put("/etc/os-release", text)
+
+
+def old_gcc(host: DebianHost) -> None:
+    host.put(f"/boot/config-{KERNEL}", 'CONFIG_CC_VERSION_TEXT="gcc (Ubuntu 13.2.0) 13.2.0"\n')
+    host.answers["gcc"] = said("gcc (Ubuntu 12.3.0) 12.3.0\n")
+    host.answers["gcc-13"] = said(rc=127)
+
+
+#: Finding -> how a host comes to it, options, and part of what it says.
+ERRORS: dict[str, tuple[Prepare, dict[str, Any], str]] = {
+    "no_gpu": (no_gpu, {"branch": 580}, "no NVIDIA GPU"),
+    "unknown_gpu": (lambda host: device(host, "0x1801", "0x1801"), {"branch": 580}, "10de:1801"),
+    "gpus_do_not_mix": (lambda host: device(host, "0x1db4", "0x2901"), {}, "V100"),
+    "passed_through": (lambda host: host.put(f"{FIRST}/driver", "-> ../../drivers/vfio-pci"), {}, "vfio-pci"),
+    "vgpu": (lambda host: host.load(nvidia=0, nvidia_vgpu_vfio=1), {}, "virtual machines"),
+    "no_bar": (lambda host: host.put(f"{FIRST}/resource", "0x0 0x0 0x0\n0x0 0x0 0x0\n"), {}, "no addresses"),
+    "no_fabric": (lambda host: None, {"companions": ["fabric_manager"]}, "no NVSwitch"),
+    "fabric_missing": (switch, {"companions": ["persistenced"]}, "NVSwitches"),
+    "immutable_system": (lambda host: system(host, "ID=flatcar\n"), {}, "image"),
+    "unknown_system": (lambda host: system(host, "ID=arch\n"), {}, "none that packages"),
+    "vendor_image": (lambda host: host.put("/etc/dgx-release", "x"), {}, "DGX OS"),
+    "runfile": (lambda host: host.put("/usr/bin/nvidia-uninstall", ""), {}, "own installer"),
+    "driver_of_image": (lambda host: trees.grow(host.root, trees.loaded(OLD)), {}, "no package of this host"),
+    "managed_by_operator": (lambda host: host.put("/run/nvidia/driver/usr/x", ""), {}, "driver container"),
+    "foreign_origin": (archive, {"source": "nvidia"}, "nvidia-utils-580-server"),
+    "secure_boot": (lambda host: host.put(SECURE, b"\6\0\0\0\1"), {}, "Secure Boot is on"),
+    "compiler": (old_gcc, {}, "gcc 13"),
+    "no_such_kernel": (lambda host: None, {"kernel": "6.8.0-99-generic"}, KERNEL),
+    "flavour_does_not_fit": (lambda host: device(host, "0x1db4", "0x1db4"), {"flavour": "open"}, "volta"),
+    "gpu_too_old": (lambda host: device(host, "0x1db4", "0x1db4"), {"branch": 595}, "volta"),
+    "branch_unknown": (lambda host: None, {"branch": 999}, "580"),
+    "not_in_repository": (lambda host: None, {"version": "580.65.06"}, "580.95.05"),
+    "source_not_here": (lambda host: system(host, 'ID=debian\nVERSION_ID="12"\n'), {"source": "precompiled"}, "debian"),
+}  # fmt: skip
+
+
+@pytest.mark.rows("S07", "H037", "H038", "H039", "H041", "H044")
+@pytest.mark.parametrize("name", list(ERRORS))
+def test_what_speaks_against_a_driver_is_found_before_anything_is_written(host: DebianHost, name: str) -> None:
+    prepare, options, words = ERRORS[name]
+    prepare(host)
+    before = files_of(host)
+    with pytest.raises(Failure) as failure:
+        host.go(**options)
+    found = {one.id: one for one in failure.value.result.findings}
+    assert (host.writes(), files_of(host)) == ([], before)
+    assert found[name].severity == "error"
+    assert words in found[name].detail
+    assert found[name].remedy
+    assert found[name].accept in ("", name)
+
+
+def seen(host: DebianHost, **options: Any) -> dict[str, Finding]:
+    return {one.id: one for one in host.go(check=True, **{"branch": 580, **options}).result.findings}
+
+
+@pytest.mark.rows("H038", "H041")
+@pytest.mark.parametrize(
+    "name", ["driver_of_image", "passed_through", "no_bar", "vendor_image", "foreign_origin", "compiler"]
+)
+def test_what_is_accepted_is_a_warning(host: DebianHost, name: str) -> None:
+    prepare, options, _words = ERRORS[name]
+    prepare(host)
+    assert seen(host, **options, accept=[name])[name].severity == "warning"
+
+
+def test_without_a_gpu_the_driver_is_installed_for_an_image_and_not_loaded(host: DebianHost) -> None:
+    no_gpu(host)
+    outcome = host.go(branch=580, accept=["no_gpu"])
+    assert (host.version, host.modules, outcome.reboot) == ("", {}, ())
+    assert "driver.module" in {check.id for check in outcome.result.verified if check.ok}
+    assert host.go(branch=580, accept=["no_gpu"]).result.changed is False
+
+
+@pytest.mark.rows("H038")
+def test_packages_of_another_source_go_when_that_is_accepted(host: DebianHost) -> None:
+    archive(host)
+    host.go(source="nvidia", branch=580, accept=["foreign_origin"])
+    assert "nvidia-utils-580-server" not in host.installed
+
+
+@pytest.mark.rows("H037")
+def test_a_disk_that_is_too_full_is_told_with_what_is_missing(
+    host: DebianHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_found, "_space", lambda place: (100 << 20, place.endswith("/usr")))
+    with pytest.raises(Failure) as failure:
+        host.go()
+    found = [one for one in failure.value.result.findings if one.id == "no_space"]
+    assert [one.target for one in found] == ["/boot", "/usr", "/var"]
+    assert "100 MiB are free, 150 MiB are needed" in found[0].detail
+    assert "immutable_system" in {one.id for one in failure.value.result.findings}  # /usr is read-only
+
+
+@pytest.mark.rows("H037", "H050", "H006")
+@pytest.mark.parametrize(
+    ("name", "severity", "prepare", "options"),
+    [
+        ("newer_kernel", "warning", lambda host: host.put("/lib/modules/6.8.0-99-generic/modules.dep", ""), {}),
+        ("no_headers", "info", lambda host: (host.root / f"lib/modules/{KERNEL}/build/Makefile").unlink(), {}),
+        ("other_driver", "info", lambda host: host.load(nouveau=0), {}),
+        ("lockdown", "warning", lambda host: host.put("/sys/kernel/security/lockdown", "none [integrity]\n"), {}),
+        ("unattended", "warning", lambda host: host.put(
+            "/etc/apt/apt.conf.d/20auto-upgrades", 'APT::Periodic::Unattended-Upgrade "1";\n'), {"hold": False}),
+        ("mismatch", "warning", lambda host: host.have(OLD).put(
+            f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{NEW}", ""), {}),
+        ("end_of_life", "warning", lambda host: host.offer("550.163.01", flavour="proprietary"),
+         {"branch": 550, "flavour": "proprietary"}),
+    ],
+)  # fmt: skip
+def test_what_a_person_should_know_does_not_stop_the_run(
+    host: DebianHost, name: str, severity: str, prepare: Prepare, options: dict[str, Any]
+) -> None:
+    prepare(host)
+    assert seen(host, **options)[name].severity == severity
+
+
+@pytest.mark.rows("H050")
+def test_memory_that_gpu_and_processor_share_is_managed_by_the_driver_on_kubernetes(host: DebianHost) -> None:
+    device(host, "0x2342", "0x2342")
+    host.put("/var/lib/kubelet/config.yaml", "")
+    outcome = host.go(branch=580)
+    assert "coherent_memory" in {one.id for one in outcome.result.findings}
+    assert "options nvidia NVreg_CoherentGPUMemoryMode=driver" in host.text("/etc/modprobe.d/gpufleet-nvidia.conf")
+
+
+@pytest.mark.rows("H045", "P037")
+def test_with_secure_boot_accepted_the_key_is_registered_and_the_next_boot_loads_the_driver(host: DebianHost) -> None:
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    told = ["is not enrolled"]
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} {told[-1]}\n")
+    host.answers["mokutil --generate-hash"] = said("input password: \n$6$abc$def\n")
+    host.answers["mokutil --import"] = lambda argv: (told.append("is already in the enrollment request"), said())[1]
+    outcome = host.go(branch=580, accept=["secure_boot"], mok_password="once-4711")
+    assert "mok_enrolment_pending" in {one.id for one in outcome.result.findings}
+    assert (host.version, any("confirmed at the console" in one for one in outcome.reboot)) == ("", True)
+    assert "once-4711" not in str(outcome.as_dict()) + str(host.ran)
