@@ -55,6 +55,7 @@ def test_what_was_answered_on_a_real_host_is_answered_from_its_files(recorded: P
     for answer in (given_back, told):
         for part, name in (("system", "kernel"), ("driver", "state")):
             assert answer["found"][part].pop(name)
+        assert answer["found"].pop("secure_boot") in ("disabled", "unknown")  # the tree lacks efivars
     assert given_back["found"] == told["found"]
     for name, options in RUNS.items():
         if options.get("branch") and not options.get("accept"):
