@@ -27,7 +27,7 @@ STREAM = "stream"  # the module stream that was enabled before us
 #: Installed before the old driver is touched: they change nothing that runs.
 _BEFORE = ("prerequisite", "headers", "pinning")
 
-_PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
+PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
 
 Candidates = Mapping[str, Sequence[str]]
 
@@ -81,7 +81,7 @@ def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
     there = {upstream(seen.installed.get(name, "")) for name in _exact(wanted)}
     version = there.pop() if len(there) == 1 else ""
     missing = [one.name for one in wanted.packages if one.name not in seen.installed and one.role != "pinning"]
-    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(_PINNING)]
+    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(PINNING)]
     others = [one for name, one in of_driver(seen.installed).items() if upstream(one) != version]
     if not version or missing or others or leaving or asked == LATEST:
         return ""

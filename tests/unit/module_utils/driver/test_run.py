@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
+from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 
 from ..host_state.trees import gpu, grow
 from .debian_host import GPUS, INITRD, NEW, OLD, DebianHost, full, names
@@ -60,6 +61,7 @@ def refused(host: DebianHost, **params: Any) -> dict[str, Finding]:
 @pytest.mark.rows("S07", "H033", "H059")
 def test_a_host_without_a_driver_gets_one_that_is_loaded_and_held(host: DebianHost) -> None:
     outcome = host.go(branch=580)
+    assert undocumented("nvidia_driver", outcome.as_dict()) == []
     assert versions(host) == {NEW}
     assert (host.version, host.units[PERSISTENCED]) == (NEW, ["active", "enabled"])
     assert host.held == set(names(NEW))
@@ -145,6 +147,21 @@ def test_crossing_590_removes_the_suffixed_packages_in_the_same_transaction(host
     host.ran.clear()
     assert host.go(branch=595).result.changed is False
     assert host.writes() == []
+
+
+@pytest.mark.rows("H011")
+def test_the_package_that_keeps_a_version_is_exchanged_before_the_driver_and_comes_back(host: DebianHost) -> None:
+    first, second = "595.71.05", "595.91.07"
+    host.offer(first, second).go(version=first)
+    host.ran.clear()
+    host.go(version=second)
+    exchanges = exchanged(host)
+    assert f"nvidia-driver-pinning-{second}=1.0-1 nvidia-driver-pinning-{first}-" in exchanges[0]
+    assert "pinning" not in exchanges[1]
+    host.builds = False
+    with pytest.raises(Failure, match=r"The old packages \(595.91.07\) are back"):
+        host.go(version=first)
+    assert [name for name in host.installed if "pinning" in name] == [f"nvidia-driver-pinning-{second}"]
 
 
 @pytest.mark.rows("H036", "P038")
