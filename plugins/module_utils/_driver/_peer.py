@@ -12,11 +12,9 @@ from typing import Sequence, Tuple
 from .._host._files import Files
 from ._kernel import tree_of
 
-AUTO = "auto"
 DMA_BUF = "dma_buf"
 PEERMEM = "peermem"
 NONE = "none"
-WAYS = (AUTO, DMA_BUF, PEERMEM, NONE)
 
 _FROM = (5, 12)
 _WITHOUT = ("fermi", "kepler", "maxwell", "pascal", "volta")
@@ -40,7 +38,10 @@ def adapters(files: Files) -> bool:
 
 
 def choose(asked: str, flavour: str, kernel: str, architectures: Sequence[str], has_adapters: bool) -> Peer:
-    """The way for a host. DMA-BUF wants the open modules, kernel 5.12 or newer, and GPUs from Turing on."""
+    """The way for a host; ``asked``: one of the ways, or auto.
+
+    DMA-BUF wants the open modules, kernel 5.12 or newer, and GPUs from Turing on.
+    """
     numbers = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
     lacks = [
         why
