@@ -217,6 +217,9 @@ class DebianHost(Machine):
                     f"UnitFileState={file}\nNeedDaemonReload=no\n"
                 )
             return said("\n".join(blocks))
+        refused = [name for name in units if name in self.masked and verb in ("start", "restart", "enable")]
+        if refused:
+            return said(rc=1, err=f"Failed to {verb} unit: Unit file /run/systemd/system/{refused[0]} is masked.")
         for name in units:
             if verb in ("start", "restart", "stop"):
                 self.units[name][0] = "inactive" if verb == "stop" else "active"
