@@ -79,6 +79,7 @@ class DebianHost(Machine):
         self.nvml: Exception = NvmlError(9, "nvmlInit_v2")
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
         self.rebuilt = 0
+        self.today = ""
         self.version = ""
         self._status()
 
@@ -100,7 +101,12 @@ class DebianHost(Machine):
     def go(self, check: bool = False, **params: Any) -> Outcome:
         """A run of the module."""
         tools = Tools(
-            runner=self, files=lambda root: self.files, live=lambda root: True, opener=self._no_nvml, asks=False
+            runner=self,
+            files=lambda root: self.files,
+            live=lambda root: True,
+            opener=self._no_nvml,
+            asks=False,
+            today=self.today,
         )  # type: ignore[arg-type]
         return nvidia_driver({**PARAMS, "root": str(self.root), **params}, check, lambda line: None, tools)
 
