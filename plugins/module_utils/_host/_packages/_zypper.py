@@ -39,6 +39,8 @@ _GOOD = (
 )  # those from 100 on only tell: patches wait, a restart is due
 _WHY = ("Problem:", "No provider of", "nothing provides", "Error", "System management is locked", "Repository", "Valid")
 _SOLVABLE = re.compile(r"<solvable [^>]*?name=\"([^\"]+)\"[^>]*?edition=\"([^\"]+)\"[^>]*?repository=\"([^\"]+)\"")
+_REPO = "/etc/zypp/repos.d/{}.repo"
+_GPGKEY = re.compile(r"^gpgkey\s*=\s*file://(/\S+)\s*$", re.MULTILINE)
 _INSTALLED = "(System Packages)"  # the place of what no repository has any more
 
 
@@ -75,10 +77,14 @@ class Zypper:
         return {name: newest_first(self.name, found[name]) for name in names if name in found}
 
     def refresh(self, repository: str = "") -> None:
-        """The key that the named repository's own file points to is accepted; of others only what is known already."""
+        """The key that the named repository's own file points to is accepted; else only what is known already.
+
+        zypper's own way to accept keys would take the one that lies in the repository too, whoever put it there.
+        """
         if repository:
-            words = ["--gpg-auto-import-keys", "refresh", *checked([repository])]
-            self._call(words, f"read the repository {repository}", REFRESH)
+            for key in _GPGKEY.findall(_text(_REPO.format(checked([repository])[0]))):
+                self._runner.run(["rpm", "--import", key], timeout=READ)
+            self._call(["refresh", repository], f"read the repository {repository}", REFRESH)
         else:
             self._call(["refresh"], "read its repositories", REFRESH)
 
@@ -126,3 +132,11 @@ class Zypper:
         if done.rc not in good:
             raise CommandFailed(f"zypper cannot {what}: {told(done, _WHY)}", done)
         return done
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""

@@ -17,7 +17,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done, Runner
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages import Manager, manager
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages import Manager, _zypper, manager
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 
@@ -406,12 +406,19 @@ def test_zypper_tells_why() -> None:
         one.install(PINS, downgrade=True)
 
 
-def test_zypper_takes_the_key_of_the_named_repository_only() -> None:
-    one, ran = having("zypper", ("refresh", 0, "", ""))
+def test_zypper_takes_the_key_of_the_named_repository_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_zypper, "_REPO", f"{tmp_path}/{{}}.repo")
+    (tmp_path / "nvidia.repo").write_text("[nvidia]\nbaseurl=file:///srv\ngpgkey=file:///etc/pki/nvidia\n")
+    one, ran = having("zypper", ("refresh", 0, "", ""), ("^rpm --import /etc/pki/nvidia$", 0, "", ""))
     one.refresh("nvidia")
+    one.refresh("other")
     one.refresh()
-    assert "--gpg-auto-import-keys refresh nvidia" in ran[0]
-    assert "gpg" not in ran[1]
+    assert ran == [
+        "rpm --import /etc/pki/nvidia",
+        "zypper --non-interactive refresh nvidia",
+        "zypper --non-interactive refresh other",
+        "zypper --non-interactive refresh",
+    ]
 
 
 @pytest.mark.parametrize("name", ["dnf", "zypper"])
