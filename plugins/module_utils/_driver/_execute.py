@@ -293,6 +293,7 @@ class Work:
     def _settle(self) -> None:
         todo, host = self._todo, self._host
         host.journal.forget(MOVING)
+        host.services.unmask()  # systemd enables and starts no unit that is masked
         if todo.initramfs:
             host.progress("making the initramfs anew")
             _initramfs.rebuild(host.runner, host.files, todo.kernel)

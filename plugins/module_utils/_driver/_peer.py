@@ -13,11 +13,9 @@ from .._host._files import Files
 from .._matrix import LIMITS, version_key
 from ._kernel import tree_of
 
-AUTO = "auto"
 DMA_BUF = "dma_buf"
 PEERMEM = "peermem"
 NONE = "none"
-WAYS = (AUTO, DMA_BUF, PEERMEM, NONE)
 
 _FROM = LIMITS["dmabuf_kernel"].oldest
 _WITHOUT = ("fermi", "kepler", "maxwell", "pascal", "volta")

@@ -32,6 +32,7 @@ _APT_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+) .*)?
 _SOLVABLE = re.compile(r"<solvable\b[^>]*\btype=\"package\"[^>]*>")
 _ATTRIBUTE = re.compile(r"\b(name|edition)=\"([^\"]*)\"")
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686")
+_DNF_WRONG = re.compile(r"^\s*(Error: (?!Operation aborted)|Problem)", re.MULTILINE)
 _SHELL_FAILED = 3  # no status that dnf itself has
 _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 
@@ -144,14 +145,14 @@ def _dnf(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
     script = [f"remove {' '.join(checked(what.remove))}", *([f"install {' '.join(wanted)}"] if wanted else []), "run"]
     done = runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
     # It ends well whatever became of its lines, and goes on with the next ones.
-    failed = not done.rc and re.search(r"^\s*(Error:|Problem)", done.err, re.MULTILINE)
+    failed = not done.rc and _DNF_WRONG.search(done.err)
     return Done(done.argv, _SHELL_FAILED, done.out, done.err) if failed else done
 
 
 def _dnf_foresee(runner: Runner, what: Exchange) -> Outlook:
     words = ["--assumeno"]
     done = _dnf(runner, what, words)
-    if done.rc not in (0, _TO_ABORT) or told(done, ("Error:",)).startswith("Error:"):
+    if done.rc not in (0, _TO_ABORT) or _DNF_WRONG.search(done.err):
         raise CommandFailed(f"dnf cannot do this: {told(done, _DNF_WHY)}", done)
     comes: Dict[str, str] = {}
     goes: List[str] = []

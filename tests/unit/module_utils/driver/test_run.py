@@ -276,6 +276,20 @@ def test_absent_gives_the_host_back_whatever_version_is_pinned(host: DebianHost)
 
 
 @pytest.mark.rows("H060")
+def test_a_file_that_somebody_else_changed_stays_and_is_told(host: DebianHost) -> None:
+    host.load(nouveau=0)
+    host.go(branch=580)
+    host.put("/etc/modprobe.d/gpufleet-nouveau.conf", "blacklist nouveau  # by hand\n")
+    outcome = host.go(state="absent")
+    assert [one.target for one in outcome.result.findings if one.id == "left_alone"] == [
+        "/etc/modprobe.d/gpufleet-nouveau.conf"
+    ]
+    assert "by hand" in host.text("/etc/modprobe.d/gpufleet-nouveau.conf")
+    assert not (host.root / "var/lib/gpufleet").exists()
+    assert host.go(state="absent").result.plan == []
+
+
+@pytest.mark.rows("H060")
 def test_modules_that_do_not_go_keep_the_driver_and_its_services(host: DebianHost) -> None:
     host.go(branch=580)
     host.answers["rmmod nvidia_uvm"] = said(rc=1, err="rmmod: ERROR: Module nvidia_uvm is in use\n")
@@ -320,6 +334,7 @@ def test_dependencies_come_in_the_version_of_the_driver_not_in_the_newest(host: 
 @pytest.mark.rows("H012", "P045")
 def test_a_mirror_is_asked_before_it_is_set_up(host: DebianHost) -> None:
     mirror = {"url": "https://mirror.example.com/cuda"}
+    host.mirror = {name: host.repository.pop(name) for name in names(NEW)}
     found = refused(host, branch=580, repository=mirror)
     assert found["repository_key"].accept == "unsigned_repository"
     outcome = host.go(branch=580, repository=mirror, accept=["unsigned_repository"])
