@@ -69,6 +69,8 @@ class _Run:
     def go(self) -> Result:
         """Plan, then act, unless this is check mode or there is nothing to do."""
         absent = self._params["state"] == "absent"
+        if not self._check and self._journal.notes():
+            _package_set.Company(self._manager(), self._runner, self._journal).catch_up()
         todo = self._plan_absent() if absent else self._plan_present()
         self._result.found = {
             "driver": self._facts.driver,
@@ -147,7 +149,7 @@ class _Run:
         try:
             if self._result.plan and not absent:
                 self._journal.note(_NOTE, self._was)
-            done += _package_set.apply(todo, self._manager(), self._journal, lambda line: None) if todo.actions else []
+            done += self._packages(todo, absent)
             if absent:
                 self._set(str(self._journal.notes().get(_NOTE) or ""))
                 for key in self._journal.notes():
@@ -169,6 +171,15 @@ class _Run:
         if wrong:
             told = "; ".join(f"{check.id}: {check.detail}" for check in wrong)
             raise Failure(f"The end state does not hold: {told}.", self._result, done)
+
+    def _packages(self, todo: _package_set.Plan, absent: bool) -> List[str]:
+        if not todo.actions:
+            return []
+        found = self._manager()
+        if absent:
+            return _package_set.apply(todo, found, self._journal, lambda line: None)
+        with _package_set.Company(found, self._runner, self._journal):
+            return _package_set.apply(todo, found, self._journal, lambda line: None)
 
     def _set(self, folder: str) -> None:
         """Have the alternative lead there, where there is such a folder and it does not already."""

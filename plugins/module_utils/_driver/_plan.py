@@ -120,9 +120,14 @@ def _missing(have: Mapping[str, Sequence[str]], asked: str, wanted: PackageSet) 
         detail = f"{', '.join(lacking)}: not to be had in {what}"
     else:
         detail = f"the packages are not to be had in one version of {what}"
-    there = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
     remedy = f"Add what is missing to the repository, or ask for a version that it has of all of them{_enable(wanted)}"
-    return Finding("not_in_repository", ERROR, f"{detail} (there are {there})", path="version", remedy=remedy)
+    return Finding("not_in_repository", ERROR, f"{detail} ({_there(have)})", path="version", remedy=remedy)
+
+
+def _there(have: Mapping[str, Sequence[str]]) -> str:
+    """What the repositories have instead."""
+    told = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
+    return f"there are {told}" if any(have.values()) else "the repositories of this host have no version of them"
 
 
 def _enable(wanted: PackageSet) -> str:
@@ -170,9 +175,8 @@ def _full(one: Package, seen: Seen, candidates: Candidates, version: str) -> Opt
 def _not_there(
     lacking: Sequence[Package], have: Mapping[str, Sequence[str]], version: str, wanted: PackageSet
 ) -> Finding:
-    told = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
     exact = f" in version {version}" if any(one.exact for one in lacking) else ""
-    detail = f"{', '.join(one.name for one in lacking)}: not to be had{exact} (there are {told})"
+    detail = f"{', '.join(one.name for one in lacking)}: not to be had{exact} ({_there(have)})"
     headers = any(one.role == "headers" for one in lacking)
     remedy = "Add what is missing to the repository" + (
         ", or boot a kernel whose headers it has" if headers else ", or ask for a version that it has"

@@ -15,14 +15,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cmp_to_key
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding
+from ._commands import Runner
 from ._journal import Journal
 from ._packages import Manager, compare
 
 LATEST = "latest"
 _INSTALLED = "package "  # notes: the version before us, "" for none
+_BEFORE = "packages before"  # notes: names of all packages before those of ours came
 _HELD = "hold "  # notes: whether it was held before us
 
 Progress = Callable[[str], None]
@@ -300,11 +302,40 @@ def _put(todo: Plan, manager: Manager) -> None:
         raise
 
 
-def forget(journal: Journal) -> None:
-    """The packages have been given back."""
-    for key in journal.notes():
-        if key.startswith((_INSTALLED, _HELD)):
-            journal.forget(key)
+class Company:
+    """Packages that come along as dependencies, so that they can go with those that were asked for.
+
+    Use it as a context manager around ``apply``; a run that was killed inside is caught up by the next.
+    """
+
+    def __init__(self, manager: Manager, runner: Runner, journal: Journal) -> None:
+        self._manager, self._runner, self._journal = manager, runner, journal
+
+    def __enter__(self) -> Company:
+        self.catch_up()
+        self._journal.note(_BEFORE, sorted(self._everything()))
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._note()
+
+    def catch_up(self) -> None:
+        """Note what came with a run that was killed."""
+        if _BEFORE in self._journal.notes():
+            self._note()
+
+    def _note(self) -> None:
+        before = set(self._journal.notes()[_BEFORE])
+        for name in sorted(self._everything() - before):
+            self._journal.note(_INSTALLED + name, "")
+        self._journal.forget(_BEFORE)
+
+    def _everything(self) -> Set[str]:
+        argv = ["dpkg-query", "-W", "-f", r"${db:Status-Abbrev}\t${Package}\n"]
+        if self._manager.name != "apt":
+            argv = ["rpm", "-qa", "--qf", r"ii\t%{NAME}\n"]
+        lines = [line.split("\t") for line in self._runner.run(argv, timeout=60).out.splitlines()]
+        return {line[1] for line in lines if len(line) == 2 and line[0][1:2] == "i"}
 
 
 def prove(todo: Plan, manager: Manager) -> List[Check]:

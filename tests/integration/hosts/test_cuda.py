@@ -38,6 +38,7 @@ def run(hosts: Hosts, *more: str, **options: Any) -> dict[str, Any]:
     command += ["-m", "gpufleet.nvidia.cuda_toolkit", "-a", json.dumps(options)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
     answer: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
+    answer["failed"] = done.returncode != 0
     assert undocumented("cuda_toolkit", answer) == []
     return answer
 
@@ -77,5 +78,7 @@ def test_one_minor_by_the_driver_and_back(running: tuple[Hosts, Host]) -> None:
 
     gone = run(hosts, state="absent")
     assert not gone.get("failed"), gone["msg"]
-    assert host.run("dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'cuda-toolkit*'", check=False).stdout == ""
+    assert host.run("dpkg-query -W -f '${Package} ${db:Status-Abbrev}\\n' 'cuda-*'", check=False).stdout == ""
+    # apt's list of what came as a dependency is made, and stays.
+    assert set(differences(before, host.snapshot())) <= {"new: /var/lib/apt/extended_states"}
     assert not run(hosts, state="absent")["changed"]
