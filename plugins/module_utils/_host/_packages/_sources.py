@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
-from ..._plan import ERROR, WARNING, Finding
+from ..._plan import ERROR, WARNING, Failure, Finding
 from .._files import Files
 from .._journal import Journal
 from ._shared import Manager
@@ -163,12 +163,17 @@ def set_up(changed: Mapping[str, Optional[str]], name: str, manager: Manager, jo
         else:
             journal.make_folder(path.rpartition("/")[0])
             journal.write(path, text)
-    if changed:
-        known = manager.trusted()
+    if not changed:
+        return
+    known = manager.trusted()
+    try:
         manager.refresh(name)
-        for key in manager.trusted():
-            if key not in known:
-                journal.note(TRUSTED + key, "")
+    except Failure:
+        manager.distrust([key for key in manager.trusted() if key not in known])
+        raise
+    for key in manager.trusted():
+        if key not in known:
+            journal.note(TRUSTED + key, "")
 
 
 def distrust_again(manager: Manager, journal: Journal) -> None:
