@@ -130,7 +130,7 @@ def test_packages_of_another_source_go_when_that_is_accepted(host: DebianHost) -
 @pytest.mark.parametrize(("source", "foreign"), [("distribution", False), ("precompiled", False), ("nvidia", True)])
 def test_modules_that_the_distribution_signed_are_its_own(host: DebianHost, source: str, foreign: bool) -> None:
     archive(host)
-    host.installed["kmod-nvidia-open"] = "580.82.07-1"  # a name of RHEL; what it says of its maker is the same everywhere
+    host.installed["kmod-nvidia-open"] = "580.82.07-1"  # RHEL: signed by the distribution
     host._status()
     with pytest.raises(Failure) as failure:  # for the packages that the repository lacks, if for nothing else
         seen(host, source=source, version="580.1.1")
