@@ -201,6 +201,7 @@ def _debian_family(version: str, release: str, broken: bool) -> list[Package]:
         Package(
             "nvidia-persistenced", version, release,
             files=parts.service("nvidia-persistenced", "nvidia-persistenced", version),
+            before_removal=parts.DISABLE.replace("NAME", "nvidia-persistenced"),
         ),
         Package(
             "nvidia-driver-cuda", version, release, depends=(*exact(*cuda), (f"nvidia-kernel-{version}", "", "")),

@@ -69,6 +69,11 @@ WantedBy=multi-user.target
 """
 
 
+# As packages of real distributions do when they go.
+DISABLE = """[ ! -d /run/systemd/system ] || systemctl --quiet disable --now NAME.service || true
+"""
+
+
 def branch(version: str) -> int:
     return int(version.partition(".")[0])
 
