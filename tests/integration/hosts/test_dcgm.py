@@ -290,10 +290,16 @@ def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) 
     host = clean.host
     host.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/a.key -out /tmp/a.pem -subj /CN=exporter -days 2")
     web = {"cert_file": "/tmp/a.pem", "key_file": "/tmp/a.key"}
-    wanted = {"hostengine": "embedded", "metrics": SHORT, "listen_address": "::1", "port": 9401, "web_config": web}
+    wanted = {
+        "hostengine": "embedded",
+        "metrics": SHORT,
+        "listen_address": "127.0.0.2",
+        "port": 9401,
+        "web_config": web,
+    }
     done = clean.run(**wanted)
     assert not done.get("failed"), done["msg"]
-    assert "https://[::1]:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
+    assert "https://127.0.0.2:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
     assert not clean.run(**wanted)["changed"]
     assert host.run("stat -c %a /etc/dcgm-exporter/gpufleet-web.yml").stdout == "600\n"
     # A password whose hash alone is known: it answers, and that is said.

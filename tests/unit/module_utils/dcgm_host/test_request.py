@@ -61,6 +61,7 @@ def test_the_exporter_goes_with_the_host_engine_and_has_no_rights(files: Files) 
 def test_an_engine_inside_has_the_right_that_profiling_needs(files: Files) -> None:
     request = ask(files, hostengine="embedded")
     assert "CapabilityBoundingSet=CAP_SYS_ADMIN" in lines(request, f"{_units.UNITS}/{_units.UNIT}")
+    assert "ProtectSystem=full" in lines(request, f"{_units.UNITS}/{_units.UNIT}")  # its state and logs
     assert "REMOTE_HOSTENGINE" not in request.files[_units.ENVIRONMENT]
     assert "nvidia-dcgm.service" not in request.files[f"{_units.UNITS}/{_units.UNIT}"]
 
