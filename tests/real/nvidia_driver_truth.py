@@ -15,8 +15,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-from gpu_info_truth import link_collection
-
 PARAMS: dict[str, Any] = {
     "state": "present", "branch": None, "version": None, "flavour": "auto", "source": "auto", "repository": None,
     "use": "compute", "companions": ["auto"], "kernel": None, "apply": "now", "accept": [], "parameters": None,
@@ -25,6 +23,7 @@ PARAMS: dict[str, Any] = {
 RUNS: dict[str, dict[str, Any]] = {
     "as it is": {},
     "branch 595": {"branch": 595},
+    "branch 595, in place of what the image brought": {"branch": 595, "accept": ["driver_of_image", "compiler"]},
     "branch 595 at the next boot": {"branch": 595, "apply": "next_boot"},
     "branch 620, proprietary": {"branch": 620, "flavour": "proprietary"},
     "absent": {"state": "absent"},
@@ -32,6 +31,8 @@ RUNS: dict[str, dict[str, Any]] = {
 
 
 def main() -> int:
+    from gpu_info_truth import link_collection  # beside this file, before the collection can be imported
+
     link_collection()
     from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Tools, nvidia_driver
     from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from .._matrix import (
+    CURRENT,
     HOSTS,
     LATEST,
     MATRIX,
@@ -227,7 +228,7 @@ def _branches(gpus: Tuple[str, ...], matrix: Matrix, today: str) -> List[int]:
     fits = [one for one in matrix.branches.values() if all(runs(one, name, matrix) for name in gpus)]
 
     def rank(one: Branch) -> Tuple[bool, bool, bool, int]:
-        alive = one.standing(today) == "current"
+        alive = one.standing(today) == CURRENT
         return (not alive, one.number != usual, one.kind not in ("LTSB", "PB"), -one.number)
 
     return [one.number for one in sorted(fits, key=rank)]

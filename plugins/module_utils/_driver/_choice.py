@@ -31,14 +31,14 @@ class Choice:
     architectures: Tuple[str, ...] = ()
 
 
-def choose(found: HostFound, request: Request, matrix: Matrix) -> Choice:
+def choose(found: HostFound, request: Request, matrix: Matrix, today: str) -> Choice:
     """The driver that a host is to have, its version left open unless one is asked for."""
     result = Choice(architectures=_architectures(found))
     branch = request.branch or _branch(request.exact) or installed_branch(found)
     flavour = request.flavour if request.flavour != AUTO else _flavour_there(found, branch)
     source = request.source if request.source != AUTO else _source_there(found)
     try:
-        wanted = _catalog.choose(found.system, result.architectures, branch, flavour, source, matrix)
+        wanted = _catalog.choose(found.system, result.architectures, branch, flavour, source, matrix, today)
         result.wanted = replace(
             wanted, version=request.exact, use=request.use, companions=companions(found, request.companions)
         )
@@ -48,8 +48,8 @@ def choose(found: HostFound, request: Request, matrix: Matrix) -> Choice:
     return result
 
 
-def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix) -> List[Finding]:
-    """What the matrix says of the whole set."""
+def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix, today: str) -> List[Finding]:
+    """What the matrix says of the whole set on a day."""
     if choice.wanted is None:
         return []
     wanted = choice.wanted
@@ -58,6 +58,7 @@ def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix) -> List
         driver=version or str(wanted.branch),
         flavour=wanted.flavour,
         architectures=choice.architectures,
+        products=tuple(dict.fromkeys(gpu.product for gpu in found.gpus if gpu.product)),
         fabric_manager=equal,
         kernel=found.kernel,
         os=f"{found.system.id} {found.system.version}",
@@ -66,7 +67,7 @@ def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix) -> List
         Finding(
             one.id, one.severity, one.message, path="branch", remedy=f"The matrix says: {one.row}", accept=one.accept
         )
-        for one in judge(fit, matrix)
+        for one in judge(fit, matrix, today)
     ]
 
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from typing import Optional
 
 from .._module import Module, progress_to, warn
@@ -16,7 +17,9 @@ def run_module(module: Module, tools: Optional[Tools] = None) -> None:
     """Carry out a run, and leave by ``exit_json`` or ``fail_json``."""
     progress = progress_to(module.params.get("progress_file"))
     try:
-        outcome = nvidia_driver(module.params, module.check_mode, progress, tools or Tools())
+        outcome = nvidia_driver(
+            module.params, module.check_mode, progress, tools or Tools(today=date.today().isoformat())
+        )
     except Failure as failure:
         warn(module, failure.result)
         module.fail_json(**failure.as_dict())

@@ -26,7 +26,7 @@ from .._plan import Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
 from ._catalog import PackageSet
 from ._origin import of_driver, upstream
-from ._plan import BROUGHT, HELD, INSTALLED, STREAM, Packages, Seen, holds
+from ._plan import BROUGHT, HELD, INSTALLED, PINNING, STREAM, Packages, Seen, holds
 from ._services import Services
 from ._types import APT
 
@@ -148,8 +148,9 @@ class Work:
             self._did("stream")
         if todo.packages.first:
             host.progress(f"{host.manager.name}: installing what the driver needs")
-            self._free(todo.packages.first)
-            _exchange.carry_out(host.manager.name, host.runner, Exchange(todo.packages.first))
+            self._free([*todo.packages.first, *self._old_pinning])
+            first = Exchange(todo.packages.first, self._old_pinning)
+            _exchange.carry_out(host.manager.name, host.runner, first)
             self._did(*(f"package-{name}" for name in todo.packages.first))
         headers = _kernel.headers_missing(host.files, todo.kernel) if todo.wanted.build and self._what.pins else None
         if headers:
@@ -177,7 +178,15 @@ class Work:
 
     @property
     def _what(self) -> Exchange:
-        return Exchange(self._todo.packages.pins, tuple(self._todo.packages.remove))
+        """The one transaction in which the driver is exchanged."""
+        gone = self._old_pinning if self._todo.packages.first else ()
+        packages = self._todo.packages
+        return Exchange(packages.pins, tuple(name for name in packages.remove if name not in gone), packages.version)
+
+    @property
+    def _old_pinning(self) -> Tuple[str, ...]:
+        """Packages that keep the repository to the old version go when the new one comes: they exclude each other."""
+        return tuple(name for name in self._todo.packages.remove if name.startswith(PINNING))
 
     def _mend(self) -> None:
         """What a killed run of the package manager left half done."""
@@ -284,6 +293,7 @@ class Work:
     def _settle(self) -> None:
         todo, host = self._todo, self._host
         host.journal.forget(MOVING)
+        host.services.unmask()  # systemd enables and starts no unit that is masked
         if todo.initramfs:
             host.progress("making the initramfs anew")
             _initramfs.rebuild(host.runner, host.files, todo.kernel)
@@ -355,7 +365,9 @@ class Work:
                 for version in [todo.seen.installed.get(name, "")]
                 if version and there.get(name) != version
             }
-            new = tuple(name for name in todo.packages.pins if name in there and name not in todo.seen.installed)
+            ours = [*todo.packages.pins, *(name for name in todo.packages.first if name.startswith(PINNING))]
+            there = {**there, **host.manager.installed(ours)}
+            new = tuple(name for name in ours if name in there and name not in todo.seen.installed)
             if host.manager.name == APT:
                 host.runner.run(["dpkg", "--configure", "-a"], check=False, timeout=INSTALL, env=QUIET)
             _exchange.carry_out(host.manager.name, host.runner, Exchange(pins, new))

@@ -203,7 +203,8 @@ def _foreign(asked: Asked) -> Iterator[Finding]:
     if asked.wanted is None:
         return
     ours = {asked.wanted.source, "nvidia" if asked.wanted.source == "local" else asked.wanted.source}
-    ours |= {"distribution"} if asked.wanted.source == PRECOMPILED else set()
+    if asked.wanted.source in ("distribution", PRECOMPILED):  # the distribution makes both
+        ours |= {"distribution", PRECOMPILED}
     for origin, names in asked.found.origins.items():
         if origin not in ours:
             detail = f"{', '.join(sorted(names)[:6])}: packages of another source ({origin}) than {asked.wanted.source}"

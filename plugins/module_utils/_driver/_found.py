@@ -16,7 +16,7 @@ from .._host_state._collect import Host, collect
 from .._host_state._driver import newest, numbers
 from .._host_state._shape import Found, GpuState
 from .._plan import Finding
-from ._origin import of_driver, origin, upstream
+from ._origin import of_driver, origins, upstream
 from ._types import APT, DNF, IMMUTABLE, ZYPPER, System
 
 MIB = 1024 * 1024
@@ -78,11 +78,7 @@ class HostFound:
     @property
     def origins(self) -> Dict[str, List[str]]:
         """Who made the driver's packages -> their names."""
-        found: Dict[str, List[str]] = {}
-        for name, version in of_driver(self.installed).items():
-            found.setdefault(origin(name, version, self.system), []).append(name)
-        found.pop("", None)
-        return found
+        return origins(self.installed, self.system)
 
     @property
     def gpus(self) -> List[GpuState]:

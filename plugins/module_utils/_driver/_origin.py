@@ -9,7 +9,7 @@ Package managers do not keep where a package came from; the forms of versions an
 from __future__ import annotations
 
 import re
-from typing import Dict, Mapping
+from typing import Dict, List, Mapping
 
 from ._types import DISTRIBUTION, NVIDIA, PRECOMPILED, System
 
@@ -23,10 +23,9 @@ _UPSTREAM = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?![\d.]*\d)")
 _UBUNTU_OWN = re.compile(r"ubuntu0\b|~\d\d\.\d\d|~deb\d+u")
 _UBUNTU_REPOSITORY = re.compile(r"-\d+ubuntu[1-9]\d*\Z")
 _KERNEL_OWN = re.compile(r"linux-(modules|objects|signatures)-nvidia")
-_DEBIAN_OWN = re.compile(
-    r"nvidia-(smi|alternative|legacy-check|kernel-support|open-kernel-dkms|driver-bin|vdpau-driver|tesla-.+)"
-    r"|firmware-nvidia-gsp"
-)
+_DEBIAN_OWN = re.compile(r"nvidia-(open-kernel-dkms|legacy-check|tesla-.+)")
+#: Debian's by their names, unless NVIDIA's own are beside them: its repository for Debian has these too.
+_DEBIAN_TOO = re.compile(r"nvidia-(smi|alternative|kernel-support|driver-bin|vdpau-driver)|firmware-nvidia-gsp")
 _NVIDIA_OWN = re.compile(
     r"nvidia-driver-cuda(-libs)?|nvidia-open(-\d+)?|cuda-drivers(-\d+)?|nvidia-kernel-open-dkms|nvidia-kmod-common"
     r"|kmod-nvidia-(open|latest)-dkms|dkms-nvidia|nvidia-headless(-no-dkms)?(-open)?|nvidia-dkms(-open)?"
@@ -50,6 +49,18 @@ def of_driver(packages: Mapping[str, str]) -> Dict[str, str]:
     }
 
 
+def origins(packages: Mapping[str, str], system: System) -> Dict[str, List[str]]:
+    """Who made the driver's packages -> their names, of those of which something tells."""
+    found: Dict[str, List[str]] = {}
+    for name, version in of_driver(packages).items():
+        found.setdefault(origin(name, version, system), []).append(name)
+    found.pop("", None)
+    if NVIDIA in found and DISTRIBUTION in found and system.id == "debian":
+        own = [name for name in found[DISTRIBUTION] if not _DEBIAN_TOO.fullmatch(name) or "~deb" in packages[name]]
+        found[DISTRIBUTION] = own
+    return {one: names for one, names in found.items() if names}
+
+
 def origin(name: str, version: str, system: System) -> str:
     """Who made a package: distribution, nvidia, precompiled (by the distribution), rpmfusion; "": nothing tells."""
     if _KERNEL_OWN.match(name) or _SIGNED.fullmatch(name):
@@ -57,8 +68,12 @@ def origin(name: str, version: str, system: System) -> str:
     if _FUSION.fullmatch(name):
         return RPM_FUSION
     if system.family == "apt":
-        if _UBUNTU_OWN.search(version) or (system.id == "debian" and _DEBIAN_OWN.fullmatch(name)):
+        if _UBUNTU_OWN.search(version) or _is_debian(name, system):
             return DISTRIBUTION
         if _UBUNTU_REPOSITORY.search(version):
             return NVIDIA
     return NVIDIA if _NVIDIA_OWN.fullmatch(name) else ""
+
+
+def _is_debian(name: str, system: System) -> bool:
+    return system.id == "debian" and bool(_DEBIAN_OWN.fullmatch(name) or _DEBIAN_TOO.fullmatch(name))

@@ -16,6 +16,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple, Union
 from .._gpu import _pci_ids
 from .._host._files import Files
 from .._host_state import _driver
+from .._matrix import LIMITS
 from .._plan import ERROR, WARNING, Finding
 from ._kernel import tree_of
 from ._modules import plain
@@ -103,7 +104,7 @@ _SHOWN = {"RmProfilingAdminOnly": "RestrictProfilingToAdminUsers"}
 _LINE = re.compile(r"^\s*options\s+(\S+)\s+(.*)$")
 _PAIR = re.compile(r'([A-Za-z0-9_]+)=("[^"]*"|\S*)')
 _WORD = re.compile(r"[ -~]*\Z")
-_CDMM_FROM = 580
+_CDMM_FROM = int(LIMITS["cdmm"].oldest)
 # Device ids of GPUs whose memory the kernel can take as its own: GH200, GB200, GB300.
 _COHERENT = (_pci_ids.GRACE_HOPPER, range(0x2941, 0x2942), range(0x31A1, 0x31A2), range(0x31C2, 0x31C4))
 CDMM = ("nvidia", "NVreg_CoherentGPUMemoryMode", "driver")

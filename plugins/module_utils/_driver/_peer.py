@@ -10,15 +10,14 @@ from dataclasses import dataclass
 from typing import Sequence, Tuple
 
 from .._host._files import Files
+from .._matrix import LIMITS, version_key
 from ._kernel import tree_of
 
-AUTO = "auto"
 DMA_BUF = "dma_buf"
 PEERMEM = "peermem"
 NONE = "none"
-WAYS = (AUTO, DMA_BUF, PEERMEM, NONE)
 
-_FROM = (5, 12)
+_FROM = LIMITS["dmabuf_kernel"].oldest
 _WITHOUT = ("fermi", "kepler", "maxwell", "pascal", "volta")
 
 
@@ -40,13 +39,13 @@ def adapters(files: Files) -> bool:
 
 
 def choose(asked: str, flavour: str, kernel: str, architectures: Sequence[str], has_adapters: bool) -> Peer:
-    """The way for a host. DMA-BUF wants the open modules, kernel 5.12 or newer, and GPUs from Turing on."""
+    """The way for a host. DMA-BUF wants the open modules, a kernel that is new enough, and GPUs from Turing on."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", kernel)[:2])
     lacks = [
         why
         for lacking, why in (
             (flavour != "open", "the open modules"),
-            (numbers < _FROM, f"kernel 5.12 or newer (this is {kernel})"),
+            (numbers < version_key(_FROM), f"kernel {_FROM} or newer (this is {kernel})"),
             (any(each in _WITHOUT for each in architectures), "GPUs from Turing on"),
         )
         if lacking

@@ -27,7 +27,7 @@ STREAM = "stream"  # the module stream that was enabled before us
 #: Installed before the old driver is touched: they change nothing that runs.
 _BEFORE = ("prerequisite", "headers", "pinning")
 
-_PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
+PINNING = "nvidia-driver-pinning-"  # its name carries the version, which is not known yet
 
 Candidates = Mapping[str, Sequence[str]]
 
@@ -81,7 +81,7 @@ def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
     there = {upstream(seen.installed.get(name, "")) for name in _exact(wanted)}
     version = there.pop() if len(there) == 1 else ""
     missing = [one.name for one in wanted.packages if one.name not in seen.installed and one.role != "pinning"]
-    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(_PINNING)]
+    leaving = [name for name in _leaving(wanted, seen) if not name.startswith(PINNING)]
     others = [one for name, one in of_driver(seen.installed).items() if upstream(one) != version]
     if not version or missing or others or leaving or asked == LATEST:
         return ""
@@ -120,9 +120,14 @@ def _missing(have: Mapping[str, Sequence[str]], asked: str, wanted: PackageSet) 
         detail = f"{', '.join(lacking)}: not to be had in {what}"
     else:
         detail = f"the packages are not to be had in one version of {what}"
-    there = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
     remedy = f"Add what is missing to the repository, or ask for a version that it has of all of them{_enable(wanted)}"
-    return Finding("not_in_repository", ERROR, f"{detail} (there are {there})", path="version", remedy=remedy)
+    return Finding("not_in_repository", ERROR, f"{detail} ({_there(have)})", path="version", remedy=remedy)
+
+
+def _there(have: Mapping[str, Sequence[str]]) -> str:
+    """What the repositories have instead."""
+    told = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
+    return f"there are {told}" if any(have.values()) else "the repositories of this host have no version of them"
 
 
 def _enable(wanted: PackageSet) -> str:
@@ -170,9 +175,8 @@ def _full(one: Package, seen: Seen, candidates: Candidates, version: str) -> Opt
 def _not_there(
     lacking: Sequence[Package], have: Mapping[str, Sequence[str]], version: str, wanted: PackageSet
 ) -> Finding:
-    told = "; ".join(f"{name}: {', '.join(versions[:4]) or 'none'}" for name, versions in have.items())
     exact = f" in version {version}" if any(one.exact for one in lacking) else ""
-    detail = f"{', '.join(one.name for one in lacking)}: not to be had{exact} (there are {told})"
+    detail = f"{', '.join(one.name for one in lacking)}: not to be had{exact} ({_there(have)})"
     headers = any(one.role == "headers" for one in lacking)
     remedy = "Add what is missing to the repository" + (
         ", or boot a kernel whose headers it has" if headers else ", or ask for a version that it has"

@@ -43,13 +43,14 @@ Progress = Callable[[str], None]
 @dataclass
 class Tools:
     """What a run works with; tests give others. ``live``: whether the root is the running machine's; ``asks``: whether
-    NVML may be asked."""
+    NVML may be asked; ``today``: the day by which branches are judged, "" for the day of the matrix."""
 
     runner: Runner = field(default_factory=Runner)
     files: Callable[[Root], Files] = Files
     live: Callable[[Root], bool] = lambda root: root.folder == "/"
     opener: Opener = lambda: Nvml("")
     asks: bool = True
+    today: str = ""
 
 
 @dataclass
@@ -131,13 +132,13 @@ class _Run:
     def _present(self, found: HostFound, shop: Shop, journal: Journal) -> Outcome:
         result = self._result
         matrix, wrong = matrix_of(self._request)
-        choice = choose(found, self._request, matrix)
+        choice = choose(found, self._request, matrix, self._tools.today)
         result.findings += wrong
         reader = Reader(found, self._request, self._runner, self._files, self._units if self._live else None)
         self._builds(found)
         result.findings += _findings.look(self._asked(found, choice, reader))
         packages, seen = self._bought(shop, choice)
-        self._judged(choice, packages, fits(found, choice, packages.version, matrix))
+        self._judged(choice, packages, fits(found, choice, packages.version, matrix, self._tools.today))
         self._refuse()
         if choice.wanted is None or choice.packages is None:
             raise Failure("No driver could be chosen for this host. Ask for a branch.", result)

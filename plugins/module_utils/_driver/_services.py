@@ -77,8 +77,9 @@ class Services:
         return stop_order([state.name for state in states if state.running], more)
 
     def owed(self) -> List[str]:
-        """Units that an earlier run stopped, and did not live to start again."""
-        return self._kept()["stopped"]
+        """Units that an earlier run stopped or masked, and did not live to put right."""
+        kept = self._kept()
+        return list(dict.fromkeys([*kept["stopped"], *kept["masked"]]))
 
     def stop(self, order: Sequence[str], mask: Sequence[str] = RESTARTED) -> List[str]:
         """Stop these, in this order, and mask ``mask`` as far as they are there. Returns those stopped now.

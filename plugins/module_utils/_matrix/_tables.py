@@ -174,6 +174,9 @@ LIMITS: Dict[str, Limit] = {
     "dmabuf_kernel": Limit(
         "kernel for peer memory by DMA-BUF", "5.12", "with the open modules; nvidia-peermem before", "guide"
     ),
+    "cdmm": Limit(
+        "coherent memory by the driver (CDMM)", "580", "GH200, GB200 and GB300; older ones do not know it", "known"
+    ),
     "gds": Limit("nvidia-fs (GDS)", "2.17.5", "from here on it needs the open modules", "operator"),
 }
 

@@ -29,8 +29,8 @@ READY = "ready"
 OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
     ("nvidia-driver-daemonset", "driver"),
     ("nvidia-container-toolkit-daemonset", "toolkit"),
+    ("nvidia-device-plugin-mps-control-daemon", "MPS"),  # the plugin waits for it, where there is one
     ("nvidia-device-plugin-daemonset", "device plugin"),
-    ("nvidia-device-plugin-mps-control-daemon", "MPS"),
     ("gpu-feature-discovery", "GPU feature discovery"),
     ("nvidia-mig-manager", "MIG manager"),
     ("nvidia-dcgm", "DCGM"),

@@ -139,6 +139,7 @@ class GiveBack:
         if "default-runtime" not in document.data:
             document.set(["default-runtime"], "runc")
         if document.text() != (text or ""):
+            self._journal.make_folder(os.path.dirname(target.config))  # it may have gone with the file
             self._journal.write(target.config, document.text())
 
     def prove(self) -> List[Check]:

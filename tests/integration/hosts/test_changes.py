@@ -124,7 +124,7 @@ from {MODULE}.plugins.module_utils._host._systemd import Units
 
 services = Services(Units(Runner()), Files(), print)
 if sys.argv[1] == "stop":
-    print(services.stop(services.running()))
+    print(services.stop(services.running()), flush=True)
     os._exit(9)
 print(services.start())
 """

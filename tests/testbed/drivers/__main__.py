@@ -42,7 +42,7 @@ def main() -> int:
     for host in hosts.hosts.values():
         host.run(f"mkdir -p {PLACE} && tar -C {PLACE} --no-same-owner -x", stdin=packed.stdout)
         gpus.install_pci(host, "2330", "2330")
-        host.run(FIRST_BUILD)
+        host.run(FIRST_BUILD, timeout=300)
     return 0
 
 

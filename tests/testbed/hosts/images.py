@@ -59,7 +59,7 @@ RUNTIMES = (
     *("podman", "runc", "socat"),
 )
 # What Docker needs to run without root, and a user to have a systemd of their own.
-ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "slirp4netns", "uidmap")
+ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "uidmap")
 # Debian's package of dnf's plugins breaks zypper, so each has a system of its own.
 RPM = ("createrepo-c", "gnupg", "rpm")
 # What a driver's kernel module is built with. The headers' kernel is not the one that runs: that is the machine's.

@@ -131,9 +131,11 @@ def _build(packages: Sequence[Package], host: Host, scratch: Path, modules: str)
         tar.add(source, "rpms")
     host.run(["tar", "-C", "/var/tmp", "-x"], stdin=packed.getvalue(), timeout=120)
     options = "--quiet --define '_rpmdir /var/tmp/rpms/repo' --define '_binary_payload w1.gzdio' --target x86_64"
-    plain = "--define '__os_install_post %{nil}' --define 'debug_package %{nil}'"
+    # Several at a time would each make these.
+    top = "mkdir -p top/{BUILD,BUILDROOT,RPMS,SOURCES,SPECS,SRPMS}"
+    plain = "--define '_topdir /var/tmp/rpms/top' --define '__os_install_post %{nil}' --define 'debug_package %{nil}'"
     host.run(
-        f"cd /var/tmp/rpms && ls *.spec | xargs -P 2 -n 20 rpmbuild -bb {options} {plain} && "
+        f"cd /var/tmp/rpms && {top} && ls *.spec | xargs -P 2 -n 20 rpmbuild -bb {options} {plain} && "
         "mv repo/x86_64/*.rpm repo && rmdir repo/x86_64 && createrepo_c --quiet repo && "
         "if [ -s modules.yaml ]; then modifyrepo_c --mdtype=modules modules.yaml repo/repodata; fi && "
         "tar -c repo >repo.tar",

@@ -12,8 +12,10 @@ carry_out("apt", runner, what)
 from __future__ import annotations
 
 import re
+import tempfile
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Dict, List, Mapping, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from ..._plan import Failure
 from .._commands import CommandFailed, Done, Runner
@@ -21,6 +23,8 @@ from ._apt import ENV as QUIET
 from ._apt import KEEP, LOCK
 from ._shared import INSTALL, checked, pinned, told
 
+_PREFERENCES = "/etc/apt/preferences"
+_OF_DRIVER = "*nvidia* *cuda* libnvsdm*"  # with the driver's version, that is: others have numbers of their own
 _APT_WHY = ("E:", "dpkg: error")
 _DNF_WHY = ("Error:", "No match for argument:", "Problem", "- ", "nothing provides")
 _ZYPPER_WHY = ("Problem:", "nothing provides", "No provider of", "Package '")
@@ -28,15 +32,22 @@ _APT_LINE = re.compile(r"^(Inst|Remv|Purg) (\S+)(?: \[[^\]]*\])?(?: \((\S+) .*)?
 _SOLVABLE = re.compile(r"<solvable\b[^>]*\btype=\"package\"[^>]*>")
 _ATTRIBUTE = re.compile(r"\b(name|edition)=\"([^\"]*)\"")
 _ARCHES = ("x86_64", "aarch64", "noarch", "i686")
+_DNF_WRONG = re.compile(r"^\s*(Error: (?!Operation aborted)|Problem)", re.MULTILINE)
+_SHELL_FAILED = 3  # no status that dnf itself has
 _TO_ABORT = 1  # dnf's status for a transaction that was shown only
 
 
 @dataclass(frozen=True)
 class Exchange:
-    """``pins``: package -> full version; ``remove``: what goes in the same transaction."""
+    """``pins``: package -> full version; ``remove``: what goes in the same transaction.
+
+    ``along``: NVIDIA's version, of packages of the driver that come as dependencies. apt alone needs it: it would take
+    the newest, and then tell that this does not go with the rest.
+    """
 
     pins: Mapping[str, str] = field(default_factory=dict)
     remove: Tuple[str, ...] = ()
+    along: str = ""
 
     @property
     def empty(self) -> bool:
@@ -91,9 +102,25 @@ def _run(manager: str, runner: Runner, what: Exchange, options: Sequence[str], v
 def _apt(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
     words = [*pinned(what.pins, "="), *(f"{name}-" for name in checked(what.remove))]
     more = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *options)
-    return runner.run(
-        ["apt-get", "install", "-q", "-y", *more, *LOCK, *KEEP, *words], check=False, timeout=INSTALL, env=QUIET
-    )
+    with _preferences(what.along) as path:
+        own = ("-o", f"Dir::Etc::preferences={path}") if path else ()
+        argv = ["apt-get", "install", "-q", "-y", *more, *own, *LOCK, *KEEP, *words]
+        return runner.run(argv, check=False, timeout=INSTALL, env=QUIET)
+
+
+@contextmanager
+def _preferences(version: str) -> Iterator[str]:
+    """A file of preferences for one transaction, with those of the host behind ours; "" where none is needed."""
+    if not version:
+        yield ""
+        return
+    pinned({"nvidia": version}, "=")  # it looks as versions do
+    with tempfile.NamedTemporaryFile("w", prefix="gpufleet-", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(f"Package: {_OF_DRIVER}\nPin: version {version}-*\nPin-Priority: 1001\n\n")
+        with suppress(FileNotFoundError), open(_PREFERENCES, encoding="utf-8", errors="surrogateescape") as own:
+            file.write(own.read())
+        file.flush()
+        yield file.name
 
 
 def _apt_foresee(runner: Runner, what: Exchange) -> Outlook:
@@ -116,13 +143,16 @@ def _dnf(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
         return runner.run([*words, "install", *wanted], check=False, timeout=INSTALL)
     # The only way to install and remove in one transaction: its shell.
     script = [f"remove {' '.join(checked(what.remove))}", *([f"install {' '.join(wanted)}"] if wanted else []), "run"]
-    return runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    done = runner.run([*words, "shell"], check=False, timeout=INSTALL, stdin="\n".join([*script, "exit", ""]))
+    # It ends well whatever became of its lines, and goes on with the next ones.
+    failed = not done.rc and _DNF_WRONG.search(done.err)
+    return Done(done.argv, _SHELL_FAILED, done.out, done.err) if failed else done
 
 
 def _dnf_foresee(runner: Runner, what: Exchange) -> Outlook:
     words = ["--assumeno"]
     done = _dnf(runner, what, words)
-    if done.rc not in (0, _TO_ABORT) or told(done, ("Error:",)).startswith("Error:"):
+    if done.rc not in (0, _TO_ABORT) or _DNF_WRONG.search(done.err):
         raise CommandFailed(f"dnf cannot do this: {told(done, _DNF_WHY)}", done)
     comes: Dict[str, str] = {}
     goes: List[str] = []

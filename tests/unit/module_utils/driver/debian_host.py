@@ -72,6 +72,7 @@ class DebianHost(Machine):
         self.installed: dict[str, str] = {f"linux-headers-{KERNEL}": "6.8.0-45.45"}
         self.held: set[str] = set()
         self.repository: dict[str, list[str]] = {f"linux-headers-{KERNEL}": ["6.8.0-45.45"]}
+        self.mirror: dict[str, list[str]] = {}
         self.units: dict[str, list[str]] = {}  # active, enabled
         self.masked: set[str] = set()
         self.dies_after = -1
@@ -79,6 +80,7 @@ class DebianHost(Machine):
         self.nvml: Exception = NvmlError(9, "nvmlInit_v2")
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
         self.rebuilt = 0
+        self.today = ""
         self.version = ""
         self._status()
 
@@ -100,7 +102,12 @@ class DebianHost(Machine):
     def go(self, check: bool = False, **params: Any) -> Outcome:
         """A run of the module."""
         tools = Tools(
-            runner=self, files=lambda root: self.files, live=lambda root: True, opener=self._no_nvml, asks=False
+            runner=self,
+            files=lambda root: self.files,
+            live=lambda root: True,
+            opener=self._no_nvml,
+            asks=False,
+            today=self.today,
         )  # type: ignore[arg-type]
         return nvidia_driver({**PARAMS, "root": str(self.root), **params}, check, lambda line: None, tools)
 
@@ -136,8 +143,14 @@ class DebianHost(Machine):
             self._changed()
         return said("amd64\n")
 
+    def _reached(self, probed: bool = False) -> dict[str, list[str]]:
+        """What can be had: the host's repository, and the mirror once it is set up or asked by itself."""
+        lists = list((self.root / "etc/apt/sources.list.d").glob("*.list"))
+        return {**self.repository, **(self.mirror if lists or probed else {})}
+
     def _run_apt_cache(self, words: list[str]) -> Done:
-        found = [(name, one) for name in words[words.index("madison") + 1 :] for one in self.repository.get(name, [])]
+        have = self._reached(probed=words[0] != "madison")
+        found = [(name, one) for name in words[words.index("madison") + 1 :] for one in have.get(name, [])]
         return said("".join(f" {name} | {one} | https://mirror.example.com/ Packages\n" for name, one in found))
 
     def _run_apt_mark(self, words: list[str]) -> Done:
@@ -159,7 +172,7 @@ class DebianHost(Machine):
             wanted = [f"{word}-" for word in words[1:] if word in self.installed]
         for word in wanted:
             name, _equals, version = word.partition("=")
-            if version and version not in self.repository.get(name, []) and self.installed.get(name) != version:
+            if version and version not in self._reached().get(name, []) and self.installed.get(name) != version:
                 return said(rc=100, err=f"E: Version '{version}' for '{name}' was not found\n")
         named = {word.partition("=")[0] for word in wanted}
         pulled = [one for word in wanted for one in self.pulls.get(word.partition("=")[0], ()) if "=" in word]
@@ -204,6 +217,9 @@ class DebianHost(Machine):
                     f"UnitFileState={file}\nNeedDaemonReload=no\n"
                 )
             return said("\n".join(blocks))
+        refused = [name for name in units if name in self.masked and verb in ("start", "restart", "enable")]
+        if refused:
+            return said(rc=1, err=f"Failed to {verb} unit: Unit file /run/systemd/system/{refused[0]} is masked.")
         for name in units:
             if verb in ("start", "restart", "stop"):
                 self.units[name][0] = "inactive" if verb == "stop" else "active"

@@ -53,7 +53,11 @@ class Machine:
 
     @property
     def files(self) -> Files:
-        return Files(Root(str(self.root)), lambda moment, what: self.watch(moment, what))
+        return Files(Root(str(self.root)), self._watched)
+
+    def _watched(self, moment: str, what: str) -> None:
+        """The watch that is set when something happens, not the one that was when the files were asked for."""
+        self.watch(moment, what)
 
     def text(self, path: str) -> str:
         return (self.root / path.lstrip("/")).read_text()

@@ -127,6 +127,16 @@ def test_packages_of_another_source_go_when_that_is_accepted(host: DebianHost) -
     assert "nvidia-utils-580-server" not in host.installed
 
 
+@pytest.mark.parametrize(("source", "foreign"), [("distribution", False), ("precompiled", False), ("nvidia", True)])
+def test_modules_that_the_distribution_signed_are_its_own(host: DebianHost, source: str, foreign: bool) -> None:
+    archive(host)
+    host.installed["kmod-nvidia-open"] = "580.82.07-1"  # RHEL: signed by the distribution
+    host._status()
+    with pytest.raises(Failure) as failure:  # for the packages that the repository lacks, if for nothing else
+        seen(host, source=source, version="580.1.1")
+    assert ("foreign_origin" in {one.id for one in failure.value.result.findings}) is foreign
+
+
 @pytest.mark.rows("H037")
 def test_a_disk_that_is_too_full_is_told_with_what_is_missing(
     host: DebianHost, monkeypatch: pytest.MonkeyPatch

@@ -13,7 +13,12 @@ from hypothesis import strategies as st
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _catalog
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._catalog import PackageSet
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._origin import of_driver, origin, upstream
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._origin import (
+    of_driver,
+    origin,
+    origins,
+    upstream,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._plan import (
     HELD,
     Seen,
@@ -120,6 +125,15 @@ def test_whatever_a_mirror_lacks_is_named_and_nothing_else_is_blamed(lacking: se
 @pytest.mark.rows("H038")
 def test_names_and_versions_tell_who_made_a_package(name: str, version: str, system: System, who: str) -> None:
     assert origin(name, version, system) == who
+
+
+@pytest.mark.rows("H038")
+def test_what_debian_and_nvidia_both_have_is_nvidias_where_its_own_packages_are_beside_it() -> None:
+    both = {"nvidia-kernel-support": "580.95.05-1", "firmware-nvidia-gsp": "580.95.05-1"}
+    assert origins(both, DEBIAN) == {"distribution": sorted(both, reverse=True)}
+    assert origins({**both, "nvidia-driver-cuda": "580.95.05-1"}, DEBIAN) == {"nvidia": ["nvidia-driver-cuda"]}
+    mixed = {"nvidia-smi": "535.247.01-1~deb12u1", "nvidia-driver-cuda": "580.95.05-1"}
+    assert origins(mixed, DEBIAN) == {"distribution": ["nvidia-smi"], "nvidia": ["nvidia-driver-cuda"]}
 
 
 def test_the_drivers_version_is_found_in_that_of_a_package() -> None:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _fo
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Tools, nvidia_driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
+from ansible_collections.gpufleet.nvidia.tests.real.nvidia_driver_truth import RUNS
 
 from ..host_state import trees
 from .debian_host import PARAMS
@@ -40,6 +42,29 @@ def test_the_plan_for_another_branch_of_a_real_host(recorded: Path) -> None:
     assert comes["nvidia-dkms-open"] == comes["nvidia-utils"] == "595.91.07"
     assert "nvidia-driver-open" not in comes  # nothing for displays
     assert "Driver 580.159.04 is loaded, 595.91.07 is wanted." in found["reboot_reasons"]
+
+
+@pytest.mark.rows("H037", "H038")
+@pytest.mark.parametrize("recorded", ["h100"], indirect=True)
+def test_what_was_answered_on_a_real_host_is_answered_from_its_files(recorded: Path) -> None:
+    """What needs its programs aside, such as NVML, the compiler and apt. Its kernel was a newer one by then."""
+    answers = json.loads((trees.RECORDED / "h100/nvidia_driver.json").read_text(encoding="utf-8"))
+    given_back = run(recorded, state="absent")
+    told = answers["absent"]
+    assert (given_back["plan"], given_back["changed"]) == (told["plan"], told["changed"]) == ([], False)
+    for answer in (given_back, told):
+        for part, name in (("system", "kernel"), ("driver", "state")):
+            assert answer["found"][part].pop(name)
+        assert answer["found"].pop("secure_boot") in ("disabled", "unknown")  # the tree lacks efivars
+    assert given_back["found"] == told["found"]
+    for name, options in RUNS.items():
+        if options.get("branch") and not options.get("accept"):
+            with pytest.raises(Failure) as failure:
+                run(recorded, **options)
+            mine = {one.id: (one.severity, one.detail) for one in failure.value.result.findings}
+            theirs = {one["id"]: (one["severity"], one["detail"]) for one in answers[name]["findings"]}
+            assert mine["driver_of_image"] == theirs["driver_of_image"]
+            assert mine.get("flavour_not_made") == theirs.get("flavour_not_made")
 
 
 @pytest.mark.parametrize("recorded", ["h200"], indirect=True)

@@ -13,6 +13,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
+from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 
 from ..host_state.trees import gpu, grow
 from .debian_host import GPUS, INITRD, NEW, OLD, DebianHost, full, names
@@ -60,6 +61,7 @@ def refused(host: DebianHost, **params: Any) -> dict[str, Finding]:
 @pytest.mark.rows("S07", "H033", "H059")
 def test_a_host_without_a_driver_gets_one_that_is_loaded_and_held(host: DebianHost) -> None:
     outcome = host.go(branch=580)
+    assert undocumented("nvidia_driver", outcome.as_dict()) == []
     assert versions(host) == {NEW}
     assert (host.version, host.units[PERSISTENCED]) == (NEW, ["active", "enabled"])
     assert host.held == set(names(NEW))
@@ -145,6 +147,21 @@ def test_crossing_590_removes_the_suffixed_packages_in_the_same_transaction(host
     host.ran.clear()
     assert host.go(branch=595).result.changed is False
     assert host.writes() == []
+
+
+@pytest.mark.rows("H011")
+def test_the_package_that_keeps_a_version_is_exchanged_before_the_driver_and_comes_back(host: DebianHost) -> None:
+    first, second = "595.71.05", "595.91.07"
+    host.offer(first, second).go(version=first)
+    host.ran.clear()
+    host.go(version=second)
+    exchanges = exchanged(host)
+    assert f"nvidia-driver-pinning-{second}=1.0-1 nvidia-driver-pinning-{first}-" in exchanges[0]
+    assert "pinning" not in exchanges[1]
+    host.builds = False
+    with pytest.raises(Failure, match=r"The old packages \(595.91.07\) are back"):
+        host.go(version=first)
+    assert [name for name in host.installed if "pinning" in name] == [f"nvidia-driver-pinning-{second}"]
 
 
 @pytest.mark.rows("H036", "P038")
@@ -259,6 +276,20 @@ def test_absent_gives_the_host_back_whatever_version_is_pinned(host: DebianHost)
 
 
 @pytest.mark.rows("H060")
+def test_a_file_that_somebody_else_changed_stays_and_is_told(host: DebianHost) -> None:
+    host.load(nouveau=0)
+    host.go(branch=580)
+    host.put("/etc/modprobe.d/gpufleet-nouveau.conf", "blacklist nouveau  # by hand\n")
+    outcome = host.go(state="absent")
+    assert [one.target for one in outcome.result.findings if one.id == "left_alone"] == [
+        "/etc/modprobe.d/gpufleet-nouveau.conf"
+    ]
+    assert "by hand" in host.text("/etc/modprobe.d/gpufleet-nouveau.conf")
+    assert not (host.root / "var/lib/gpufleet").exists()
+    assert host.go(state="absent").result.plan == []
+
+
+@pytest.mark.rows("H060")
 def test_modules_that_do_not_go_keep_the_driver_and_its_services(host: DebianHost) -> None:
     host.go(branch=580)
     host.answers["rmmod nvidia_uvm"] = said(rc=1, err="rmmod: ERROR: Module nvidia_uvm is in use\n")
@@ -303,6 +334,7 @@ def test_dependencies_come_in_the_version_of_the_driver_not_in_the_newest(host: 
 @pytest.mark.rows("H012", "P045")
 def test_a_mirror_is_asked_before_it_is_set_up(host: DebianHost) -> None:
     mirror = {"url": "https://mirror.example.com/cuda"}
+    host.mirror = {name: host.repository.pop(name) for name in names(NEW)}
     found = refused(host, branch=580, repository=mirror)
     assert found["repository_key"].accept == "unsigned_repository"
     outcome = host.go(branch=580, repository=mirror, accept=["unsigned_repository"])

@@ -132,6 +132,16 @@ def test_a_run_that_dies_anywhere_is_put_right_by_the_next(tmp_path: Path, momen
     assert injected > 20
 
 
+def test_a_run_that_dies_with_units_masked_and_none_stopped_is_owed_too(tmp_path: Path) -> None:
+    machine = Machine(tmp_path)
+    systemd = Systemd(machine, nvidia_persistenced="inactive")
+    services = Services(Units(machine), machine.files, lambda line: None)
+    assert services.stop(services.running()) == []
+    assert services.owed() == ["nvidia-persistenced.service"]
+    assert services.start() == []
+    assert (services.owed(), systemd.masked, systemd.running()) == ([], set(), set())
+
+
 def test_a_damaged_note_of_what_was_stopped_stops_nothing(tmp_path: Path) -> None:
     machine, _systemd, services = host(tmp_path)
     for text in ("{", "[]", '{"stopped": 3}', '{"stopped": [1, "a.service"]}'):

@@ -122,3 +122,19 @@ def test_names_and_sentences() -> None:
     assert names(["a", "b", "c"]) == "nodes a, b and c"
     assert names([str(i) for i in range(30)]).endswith("8, 9 and 20 more")
     assert one_sentence("driver", "it broke", "Mend it.") == "driver failed: it broke. Mend it."
+
+
+@pytest.mark.rows("P105")
+@pytest.mark.parametrize(
+    "raw",
+    [
+        "error getting minor number: Not Supported",
+        "failed to get device minor number for GPU 0: Not Supported",
+        "Not Supported: cannot query the minor number",
+    ],
+)
+def test_boards_without_device_numbers_are_no_fault_of_the_driver_and_another_way_to_share_is_named(raw: str) -> None:
+    cause = cause_of("MPS", ended(raw), "ns")
+    assert "without which MPS cannot share them" in cause.text
+    assert "timeSlicing" in cause.remedy
+    assert cause.patience == FINAL

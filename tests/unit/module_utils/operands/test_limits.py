@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._drivers import Driver
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import Stage, stage
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _nfd, problems
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._problems import named_by, unused_sizes
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import canonical, load
@@ -330,3 +331,21 @@ def test_nodes_with_a_driver_of_their_own_are_judged_by_it() -> None:
     groups = policy_of({"cudaToolkit": {"enabled": True, "version": "13.1"}})
     mine = replace(old, driver=Driver("pinned", version="580.159.04"))
     assert [f.target for f in problems(groups, cluster(mine, old)) if f.id == "cuda-too-new"] == ["Node a"]
+
+
+@pytest.mark.rows("P105", "P103")
+def test_of_a_node_that_mps_cannot_serve_the_daemon_is_named_and_not_the_plugin_that_waits_for_it() -> None:
+    shared = '{"version": "v1", "sharing": {"mps": {"resources": [{"name": "nvidia.com/gpu", "replicas": 4}]}}}'
+    config = {"create": True, "name": "shares", "default": "mps", "data": {"mps": shared}}
+    values = {"mig": {"strategy": "none"}, "devicePlugin": {"config": config}}
+    spec = NodeSpec("gpu-0000", product="T4", gpus=1)
+
+    def stage_of(lab: Lab) -> Stage:
+        return stage(lab.node_object, list(lab.pods.values()), lab.kind("DaemonSet"))
+
+    well = up(values, spec)
+    assert (stage_of(well).ready, well.allocatable) == (True, {"nvidia.com/gpu": "4"})
+    said = "error getting minor number: Not Supported"
+    at = stage_of(up(values, spec, seconds=300, nodes={"*": {"crash": {"mps-control-daemon-ctr": said}}}))
+    assert (at.stuck, at.failed) == ("MPS", True)
+    assert at.trouble.startswith("the node's boards do not tell their device numbers")
