@@ -264,32 +264,3 @@ def test_a_metric_that_does_not_come_for_no_known_reason_fails_the_run_and_can_b
     taken = clean.run(metrics=metrics, scrape_timeout=2, accept=["metric_absent"])
     assert not taken.get("failed"), taken["msg"]
     assert {"name": "DCGM_FI_DEV_PSTATE", "reason": "unknown"} in taken["found"]["metrics"]["absent"]
-
-
-@pytest.mark.rows("H090", "P126")
-def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) -> None:
-    host = clean.host
-    host.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/a.key -out /tmp/a.pem -subj /CN=exporter -days 2")
-    web = {"cert_file": "/tmp/a.pem", "key_file": "/tmp/a.key"}
-    wanted = {
-        "hostengine": "embedded",
-        "metrics": SHORT,
-        "listen_address": "127.0.0.2",
-        "port": 9401,
-        "web_config": web,
-    }
-    done = clean.run(**wanted)
-    assert not done.get("failed"), done["msg"]
-    assert "https://127.0.0.2:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
-    assert not clean.run(**wanted)["changed"]
-    assert host.run("stat -c %a /etc/dcgm-exporter/gpufleet-web.yml").stdout == "600\n"
-    # A password whose hash alone is known: it answers, and that is said.
-    web["basic_auth_users"] = {"prometheus": "$2y$10$" + "a" * 53}  # type: ignore[assignment]
-    secret = clean.run(**wanted)
-    assert not secret.get("failed"), secret["msg"]
-    assert "only with a password" in next(one["detail"] for one in secret["verified"] if one["id"] == "metrics")
-    assert "$2y$10$" not in json.dumps(secret)
-    host.run(["systemctl", "start", ENGINE])
-    refused = clean.run(**wanted)
-    assert "a second one inside the exporter" in refused["msg"]
-    host.run(["systemctl", "stop", ENGINE])
