@@ -28,7 +28,7 @@ HASH = "$2y$10$" + "a" * 53
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     """A host with the exporter and a certificate."""
-    for path in ("usr/bin/dcgm-exporter", "etc/ssl/a.pem", "etc/ssl/a.key"):
+    for path in ("usr/bin/dcgm-exporter", "etc/ssl/a.pem", "etc/ssl/a.key", "tmp/a.pem"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
         (tmp_path / path).chmod(0o755)
@@ -146,6 +146,7 @@ def test_flags_by_name_become_variables(files: Files) -> None:
         ({"web_config": {"cert_file": "/etc/ssl/a.pem"}}, "needs cert_file and key_file"),
         ({"web_config": {"cert_file": "/etc/no", "key_file": "/etc/ssl/a.key"}}, "/etc/no is no file of this host"),
         ({"web_config": {"basic_auth_users": {"prom": "secret"}}}, "is no bcrypt hash"),
+        ({"web_config": {"cert_file": "/tmp/a.pem", "key_file": "/etc/ssl/a.key"}}, "the service does not look"),
         ({"metrics": "x"}, "has not exactly three parts"),
     ],
 )
