@@ -125,10 +125,10 @@ options:
     type: dict
     suboptions:
       cert_file:
-        description: Certificate on the host.
+        description: Certificate on the host, not below C(/home), C(/root) or C(/tmp), which the service does not see.
         type: path
       key_file:
-        description: Its key on the host.
+        description: Its key on the host, as for the certificate.
         type: path
       basic_auth_users:
         description: Bcrypt hash of the password by name.

@@ -25,6 +25,7 @@ _ENGINE = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:]+\]):(\d{1,5})\Z")
 _HASH = re.compile(r"\$2[aby]\$\d\d\$[./A-Za-z0-9]{53}\Z")
 _USER = re.compile(r"[^\x00-\x1f:\x7f]{1,128}\Z")
 _TAG = re.compile(r":v?(\d+)\.(\d+)\.\d+")
+_HIDDEN = ("/home/", "/root/", "/run/user/", "/tmp/", "/var/tmp/")  # by ProtectHome and PrivateTmp
 _HERE = ("localhost", "127.0.0.1", "[::1]")
 
 
@@ -127,6 +128,9 @@ def _web(given: Mapping[str, Any], files: Files, found: List[Finding]) -> Tuple[
     for name, path in (("cert_file", certificate), ("key_file", key)):
         if path and (not _PATH.match(path) or not os.path.isfile(files.root.at(path))):
             found.append(Finding("web_config", ERROR, f"{path} is no file of this host", path=f"web_config.{name}"))
+        if path.startswith(_HIDDEN):
+            detail = f"{path} is where the service does not look; allowed are paths not below {', '.join(_HIDDEN)}"
+            found.append(Finding("web_config", ERROR, detail, path=f"web_config.{name}"))
     users = {str(name): str(value) for name, value in (given.get("basic_auth_users") or {}).items()}
     for name, value in users.items():
         if not _USER.match(name) or not _HASH.match(value):

@@ -101,6 +101,7 @@ def _order(wanted: Wanted, *more: str) -> str:
 def _program(wanted: Wanted) -> str:
     # Profiling metrics need the right only where the host engine is inside. Devices, /proc and /sys stay to be read.
     rights = "" if wanted.engine else "CAP_SYS_ADMIN"
+    system = "strict" if wanted.engine else "full"  # the host engine writes below /var
     return f"""{MARK}
 [Unit]
 Description=NVIDIA DCGM exporter
@@ -124,7 +125,7 @@ ProtectHostname=yes
 ProtectKernelLogs=yes
 ProtectKernelModules=yes
 ProtectKernelTunables=yes
-ProtectSystem=strict
+ProtectSystem={system}
 RestrictAddressFamilies=AF_INET AF_INET6 AF_NETLINK AF_UNIX
 RestrictNamespaces=yes
 RestrictRealtime=yes

@@ -19,7 +19,7 @@ from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import CLOSED_MODULE, FOUR, THREE
-from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus, runtimes
+from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
 pytestmark = pytest.mark.hosts
@@ -30,26 +30,20 @@ UNIT, ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 SHORT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_FB_USED, gauge, Used\nDCGM_FI_DRIVER_VERSION, label, x\n"
 
 
-# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output. At the
-# step that is given it is killed.
+# As the module runs, without Ansible's wrapping: options from standard input, the result to standard output.
 RUN = f"""
 import json, sys
 from {MODULE}.plugins.module_utils._dcgm_host._run import Tools, dcgm_exporter
-from {MODULE}.plugins.module_utils._host._commands import Runner
-from {MODULE}.plugins.module_utils._host._files import Files
 from {MODULE}.plugins.module_utils._plan import Failure
-from {MODULE}.tests.helpers.faults import Steps
 
 given = json.load(sys.stdin)
-steps = Steps(given["at"])
-tools = Tools(runner=Runner(steps), files=Files(watch=steps))
 diff = []
 try:
-    outcome = dcgm_exporter(given["params"], given["check"], lambda line: None, tools)
+    outcome = dcgm_exporter(given["params"], given["check"], lambda line: None, Tools())
     result, diff = outcome.result.as_dict(), outcome.diff
 except Failure as failure:
     result = dict(failure.as_dict(), failed=True)
-print(json.dumps([len(steps.said), diff, result]))
+print(json.dumps([diff, result]))
 """
 DEFAULTS = {name: words.get("default") for name, words in options("dcgm_exporter").items()}
 
@@ -59,33 +53,20 @@ class Place:
 
     def __init__(self, hosts: Hosts, host: Host) -> None:
         self.hosts, self.host = hosts, host
-        parts = [
-            "tar",
-            "-C",
-            CHECKOUT,
-            "--exclude=__pycache__",
-            "-c",
-            "plugins/module_utils",
-            "tests/helpers/faults.py",
-        ]
+        parts = ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", "plugins/module_utils"]
         packed = subprocess.run(parts, capture_output=True, check=True).stdout
         host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
         host.put("/tmp/run.py", RUN)
         host.ssh("sudo true")  # what logging in leaves behind
 
-    def run(self, *, check: bool = False, at: int = 0, **given: Any) -> dict[str, Any]:
-        """One run; its answer is what RETURN says. ``at``: the step at which it is killed, and has no answer."""
+    def run(self, *, check: bool = False, **given: Any) -> dict[str, Any]:
+        """One run; its answer is what RETURN says."""
         params = {**DEFAULTS, "platform": "systemd", "scrape_timeout": 20, **given}
         command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
-        done = self.host.run(
-            command, stdin=json.dumps({"params": params, "check": check, "at": at}).encode(), check=False
-        )
-        if at:
-            assert done.returncode in (-9, 137), done.stderr
-            return {}
+        done = self.host.run(command, stdin=json.dumps({"params": params, "check": check}).encode(), check=False)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any]
-        self.steps, self.diff, answer = json.loads(done.stdout)
+        self.diff, answer = json.loads(done.stdout)
         assert undocumented("dcgm_exporter", answer) == []
         return answer
 
@@ -283,87 +264,3 @@ def test_a_metric_that_does_not_come_for_no_known_reason_fails_the_run_and_can_b
     taken = clean.run(metrics=metrics, scrape_timeout=2, accept=["metric_absent"])
     assert not taken.get("failed"), taken["msg"]
     assert {"name": "DCGM_FI_DEV_PSTATE", "reason": "unknown"} in taken["found"]["metrics"]["absent"]
-
-
-@pytest.mark.rows("H090", "P126")
-def test_an_engine_inside_with_tls_and_never_beside_the_hosts_own(clean: Place) -> None:
-    host = clean.host
-    host.run("openssl req -x509 -newkey rsa:2048 -nodes -keyout /tmp/a.key -out /tmp/a.pem -subj /CN=exporter -days 2")
-    web = {"cert_file": "/tmp/a.pem", "key_file": "/tmp/a.key"}
-    wanted = {"hostengine": "embedded", "metrics": SHORT, "listen_address": "::1", "port": 9401, "web_config": web}
-    done = clean.run(**wanted)
-    assert not done.get("failed"), done["msg"]
-    assert "https://[::1]:9401/metrics" in next(one["detail"] for one in done["verified"] if one["id"] == "metrics")
-    assert not clean.run(**wanted)["changed"]
-    assert host.run("stat -c %a /etc/dcgm-exporter/gpufleet-web.yml").stdout == "600\n"
-    # A password whose hash alone is known: it answers, and that is said.
-    web["basic_auth_users"] = {"prometheus": "$2y$10$" + "a" * 53}  # type: ignore[assignment]
-    secret = clean.run(**wanted)
-    assert not secret.get("failed"), secret["msg"]
-    assert "only with a password" in next(one["detail"] for one in secret["verified"] if one["id"] == "metrics")
-    assert "$2y$10$" not in json.dumps(secret)
-    host.run(["systemctl", "start", ENGINE])
-    refused = clean.run(**wanted)
-    assert "a second one inside the exporter" in refused["msg"]
-    host.run(["systemctl", "stop", ENGINE])
-
-
-@pytest.mark.rows("H088")
-def test_a_run_that_is_killed_is_finished_by_the_next_and_given_back(place: Place) -> None:
-    place.products("H100-SXM5-80GB", 2)
-    before = place.host.snapshot()
-    assert not place.run(metrics=SHORT).get("failed")
-    steps = place.steps
-    assert not place.run(state="absent").get("failed")
-    assert steps > 60
-    for number, at in enumerate(range(12, steps, 9)):
-        place.run(metrics=SHORT, at=at)
-        if number % 2:
-            done = place.run(metrics=SHORT)
-            assert not done.get("failed"), (at, done["msg"])
-        back = place.run(state="absent")
-        assert not back.get("failed"), (at, back["msg"])
-        assert differences(before, place.host.snapshot()) == [], at
-
-
-# An image that gives a metric for each line of the counters file, with UUIDs that only CDI can have brought in.
-CONTAINER = """
-mkdir -p /www
-for uuid in $GPU_UUIDS; do
-    while IFS=', ' read -r field kind words; do
-        case $field in '#'*) continue ;; esac
-        [ "$kind" = label ] || echo "$field{UUID=\\"$uuid\\"} 1"
-    done <"$DCGM_EXPORTER_COLLECTORS"
-done >/www/metrics
-exec httpd -f -p "$DCGM_EXPORTER_LISTEN" -h /www
-"""
-IMAGE = "registry.example.com/nvidia/dcgm-exporter:4.6.0-4.8.3-distroless"
-
-
-@pytest.mark.rows("H087")
-def test_the_exporter_in_a_container_of_a_real_podman(tmp_path: Path) -> None:
-    with Hosts(tmp_path) as hosts:
-        host = hosts.start("contained", "debian12-runtimes")
-        place = Place(hosts, host)
-        gpus.install(host, "--product", "H100-SXM5-80GB", "--count", "2")
-        install.install(host)
-        host.run(["rm", install.EXPORTER])
-        uuids = " ".join(gpu["uuid"] for gpu in gpus.show(host)["gpus"])
-        edits = {"containerEdits": {"env": [f"GPU_UUIDS={uuids}"]}}
-        spec = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "all", **edits}]}
-        host.put("/etc/cdi/nvidia.json", json.dumps(spec))
-        runtimes.give_image(host, "podman", name=IMAGE, command=("/bin/sh", "-c", CONTAINER))
-        before = host.snapshot()
-        wanted = {"container": {"engine": "podman", "image": IMAGE}, "metrics": SHORT}
-        assert place.run(check=True, **wanted)["changed"]
-        assert differences(before, host.snapshot()) == []
-        done = place.run(**wanted)
-        assert not done.get("failed"), done["msg"]
-        assert not place.run(**wanted)["changed"]
-        assert host.run(["podman", "ps", "--format", "{{.Names}}"]).stdout == "nvidia-dcgm-exporter\n"
-        changed = place.run(**{**wanted, "metrics": SHORT + "DCGM_FI_DEV_SM_CLOCK, gauge, Clock\n"})
-        assert ("restart", UNIT) in verbs(changed)
-        assert changed["found"]["metrics"]["absent"] == []
-        assert not place.run(state="absent").get("failed")
-        assert host.run(["podman", "ps", "--all", "--quiet"]).stdout == ""
-        assert differences(before, host.snapshot()) == []

@@ -28,7 +28,7 @@ HASH = "$2y$10$" + "a" * 53
 @pytest.fixture
 def files(tmp_path: Path) -> Files:
     """A host with the exporter and a certificate."""
-    for path in ("usr/bin/dcgm-exporter", "etc/ssl/a.pem", "etc/ssl/a.key"):
+    for path in ("usr/bin/dcgm-exporter", "etc/ssl/a.pem", "etc/ssl/a.key", "tmp/a.pem"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
         (tmp_path / path).chmod(0o755)
@@ -61,6 +61,7 @@ def test_the_exporter_goes_with_the_host_engine_and_has_no_rights(files: Files) 
 def test_an_engine_inside_has_the_right_that_profiling_needs(files: Files) -> None:
     request = ask(files, hostengine="embedded")
     assert "CapabilityBoundingSet=CAP_SYS_ADMIN" in lines(request, f"{_units.UNITS}/{_units.UNIT}")
+    assert "ProtectSystem=full" in lines(request, f"{_units.UNITS}/{_units.UNIT}")  # its state and logs
     assert "REMOTE_HOSTENGINE" not in request.files[_units.ENVIRONMENT]
     assert "nvidia-dcgm.service" not in request.files[f"{_units.UNITS}/{_units.UNIT}"]
 
@@ -145,6 +146,7 @@ def test_flags_by_name_become_variables(files: Files) -> None:
         ({"web_config": {"cert_file": "/etc/ssl/a.pem"}}, "needs cert_file and key_file"),
         ({"web_config": {"cert_file": "/etc/no", "key_file": "/etc/ssl/a.key"}}, "/etc/no is no file of this host"),
         ({"web_config": {"basic_auth_users": {"prom": "secret"}}}, "is no bcrypt hash"),
+        ({"web_config": {"cert_file": "/tmp/a.pem", "key_file": "/etc/ssl/a.key"}}, "the service does not look"),
         ({"metrics": "x"}, "has not exactly three parts"),
     ],
 )
