@@ -9,7 +9,7 @@ What fails between the first touch of the old driver and the proof of the new on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._gpu._nvml import Opener
@@ -22,7 +22,7 @@ from .._host._packages._exchange import Exchange
 from .._host._packages._shared import INSTALL
 from .._host._packages._sources import set_up
 from .._host._systemd import Units
-from .._plan import Action, Failure, Finding, Result
+from .._plan import ERROR, Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
 from ._catalog import PackageSet
 from ._origin import of_driver, upstream
@@ -75,6 +75,51 @@ class Todo:
     actions: List[Action] = field(default_factory=list)
 
 
+def completed(packages: Packages, what: Exchange, manager: Manager, runner: Runner) -> Tuple[Exchange, Tuple[str, ...]]:
+    """The transaction with the dependencies that have to be named, and what it would remove unasked. Writes nothing.
+
+    Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version.
+    """
+    pins = dict(what.pins)
+    for _round in range(_ROUNDS):
+        what = replace(what, pins=pins)
+        outlook = _exchange.foresee(manager.name, runner, what)
+        strays = [name for name, one in of_driver(outlook.comes).items() if upstream(one) != packages.version]
+        strays = [name for name in strays if name not in pins]
+        found = manager.candidates(strays)
+        fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
+        more = {name: versions[0] for name, versions in fits.items() if versions}
+        if not more:
+            break
+        pins = {**pins, **more}
+    return what, tuple(name for name in outlook.goes if name not in what.remove)
+
+
+def goes_too(packages: Packages, manager: Manager, runner: Runner) -> List[Finding]:
+    """Packages of others that the driver would push out, as far as that can be told before anything is set up."""
+    what = Exchange({**packages.first, **packages.pins}, tuple(packages.remove), packages.version)
+    try:
+        others = completed(packages, what, manager, runner)[1]
+    except Failure:  # it may need what is set up first; what stays wrong then ends the run before the driver is touched
+        return []
+    if not others:
+        return []
+    return [
+        Finding(
+            "removes_others",
+            ERROR,
+            _pushed_out(others, what),
+            "",
+            "driver.packages",
+            "Remove it first, if nothing needs it",
+        )
+    ]
+
+
+def _pushed_out(others: Sequence[str], what: Exchange) -> str:
+    return f"{', '.join(others)} would be removed too, since it cannot be beside {', '.join(list(what.pins)[:5])}"
+
+
 @dataclass
 class Host:
     """What the work is done with. ``there``: packages of the driver that are installed now, and which are held."""
@@ -96,6 +141,7 @@ class Work:
     def __init__(self, todo: Todo, host: Host) -> None:
         self._todo, self._host = todo, host
         self._touched = self._loading = False
+        self._runfile = ""  # what became of the driver of NVIDIA's installer
         self._unloaded: List[str] = []
         self.done: List[str] = []
         self.wrong: List[str] = []
@@ -155,26 +201,22 @@ class Work:
         headers = _kernel.headers_missing(host.files, todo.kernel) if todo.wanted.build and self._what.pins else None
         if headers:
             raise Failure(headers)
+        if not self._what.empty:
+            self._complete()
         if self._what.pins:
             host.progress(f"{host.manager.name}: downloading driver {todo.packages.version}")
-            self._complete()
             _exchange.download(host.manager.name, host.runner, self._what)
 
     def _complete(self) -> None:
-        """Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version."""
-        packages, manager = self._todo.packages, self._host.manager
-        for _round in range(_ROUNDS):
-            comes = _exchange.foresee(manager.name, self._host.runner, self._what).comes
-            strays = [name for name, one in of_driver(comes).items() if upstream(one) != packages.version]
-            strays = [name for name in strays if name not in packages.pins]
-            found = manager.candidates(strays)
-            fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
-            more = {name: versions[0] for name, versions in fits.items() if versions}
-            if not more:
-                return
-            for name in more:
+        """Name what comes as a dependency, and refuse what would push others out, while the old driver still runs."""
+        packages = self._todo.packages
+        what, others = completed(packages, self._what, self._host.manager, self._host.runner)
+        if others:
+            raise Failure(f"{_pushed_out(others, what)}. Remove it first, if nothing needs it.")
+        for name in what.pins:
+            if name not in packages.pins:
                 self._host.journal.note(INSTALLED + name, self._todo.seen.installed.get(name, ""))
-            packages.pins.update(more)
+        packages.pins.update(what.pins)
 
     @property
     def _what(self) -> Exchange:
@@ -216,9 +258,10 @@ class Work:
         if todo.reload:
             self._make_way()
         if todo.runfile:
-            self._touched = True
             host.progress("removing the driver of NVIDIA's installer")
+            self._runfile = "The driver of NVIDIA's installer may be removed in part, and is not put back."
             host.runner.run(["nvidia-uninstall", "--silent"], timeout=INSTALL)
+            self._runfile = "The driver of NVIDIA's installer is removed, and is not put back."
             self._did("runfile")
         if not self._what.empty:
             host.journal.note(MOVING, {"from": todo.old_version, "to": todo.packages.version})
@@ -335,7 +378,7 @@ class Work:
     def _back(self) -> str:
         """The old packages, holds, modules and services again; a sentence about which driver the host has now."""
         stays = self._new_stays() if self._loading else ""
-        told = stays or (self._packages_back() if self._touched else "The old driver has not been touched.")
+        told = stays or (self._packages_back() if self._touched else self._untouched())
         host = self._host
         if self._unloaded and not stays:
             try:
@@ -343,7 +386,16 @@ class Work:
             except Failure as failure:
                 told += f" Its modules were not loaded again: {failure.msg}"
         wrong = host.services.start() + self._restore()
-        return " ".join([told, *wrong])
+        gone = [self._runfile] if self._runfile and self._touched else []
+        return " ".join([told, *gone, *wrong])
+
+    def _untouched(self) -> str:
+        """Said where no package was exchanged."""
+        return (
+            f"No package has been exchanged. {self._runfile}"
+            if self._runfile
+            else "The old driver has not been touched."
+        )
 
     def _new_stays(self) -> str:
         """Modules of the new driver that were loaded have to go before the old packages come back; why they do not."""

@@ -371,3 +371,50 @@ def test_peermem_is_loaded_where_adapters_are_and_refused_without(host: DebianHo
     assert {"nvidia", "nvidia_peermem"} <= set(host.modules)
     assert "nvidia-peermem" in host.text("/etc/modules-load.d/gpufleet-nvidia.conf")
     assert host.go(**asked).result.changed is False
+
+
+@pytest.mark.parametrize("options", [{}, {"accept": ["runfile"]}])
+def test_a_package_that_the_driver_would_push_out_is_seen_before_anything_is_touched(
+    host: DebianHost, options: dict[str, Any]
+) -> None:
+    host.have(OLD)
+    if options:
+        host.put("/usr/bin/nvidia-uninstall", "")
+    host.installed["libfoo-cuda"] = "1.0-1"
+    host.pushes = ("libfoo-cuda",)
+    found = refused(host, version=NEW, **options)
+    assert "libfoo-cuda would be removed too" in found["removes_others"].detail
+    with pytest.raises(Failure):
+        host.go(check=True, version=NEW, **options)
+
+
+def test_so_is_one_that_only_the_new_repository_would_push_out(host: DebianHost) -> None:
+    host.have(OLD)
+    host.installed["libfoo-cuda"] = "1.0-1"
+    host.pushes = ("libfoo-cuda",)
+    mirror = {"repository": {"url": "https://mirror.example.com/cuda"}, "accept": ["unsigned_repository"]}
+    with pytest.raises(Failure, match=r"libfoo-cuda would be removed too.* The driver has not been touched\."):
+        host.go(version=NEW, **mirror)
+    assert (versions(host), host.version) == ({OLD}, OLD)
+    assert not [one for one in host.writes() if one.startswith(("systemctl", "rmmod", "apt-get install"))]
+
+
+def test_what_the_package_manager_cannot_do_ends_the_run_before_the_driver_is_touched(host: DebianHost) -> None:
+    host.have(OLD).simulates = False
+    with pytest.raises(Failure, match=r"not installable.* The driver has not been touched\."):
+        host.go(version=NEW)
+    assert (versions(host), host.version) == ({OLD}, OLD)
+    assert not [one for one in host.writes() if one.startswith(("systemctl", "rmmod", "apt-get install"))]
+
+
+def test_a_driver_of_the_installer_that_is_gone_or_half_gone_is_told(host: DebianHost) -> None:
+    host.put("/usr/bin/nvidia-uninstall", "")
+    host.answers["nvidia-uninstall"] = said(rc=1, err="no space\n")
+    with pytest.raises(Failure) as failure:
+        host.go(branch=580, accept=["runfile"])
+    assert "No package has been exchanged. The driver of NVIDIA's installer may be removed in part" in failure.value.msg
+    assert "gone again" not in failure.value.msg
+    del host.answers["nvidia-uninstall"]
+    host.dies_after = 3
+    with pytest.raises(Failure, match="The driver of NVIDIA's installer is removed, and is not put back"):
+        host.go(branch=580, accept=["runfile"])
