@@ -145,6 +145,7 @@ class _Run:
         goal = Goal(packages.version, choice.wanted, choice.packages, packages.moves, self._key_waits(found, choice))
         acts = reader.look(goal, journal.notes())
         result.findings += _findings.accepted(acts.findings, self._request.accept)
+        result.findings += self._unsaved(acts)
         result.plan = self._plan(found, shop, packages, goal, acts)
         result.changed = bool(result.plan)
         self._refuse()
@@ -172,6 +173,14 @@ class _Run:
             found.enrolled = key is not None and (
                 _secure_boot.enrolment(self._runner, key.certificate) == _secure_boot.ENROLLED
             )
+
+    def _unsaved(self, acts: Acts) -> List[Finding]:
+        """Settings of GPUs that would be lost with the old modules."""
+        if not (self._live and acts.in_place and acts.unload):
+            return []
+        why = _settings.cannot_save(self._tools.opener, self._files)
+        remedy = "Put that right, or ask for apply: next_boot"
+        return [Finding("settings_lost", ERROR, why, path="apply", remedy=remedy)] if why else []
 
     def _key_waits(self, found: HostFound, choice: Choice) -> bool:
         asked = _findings.Asked(found, self._request, choice.wanted, choice.packages)

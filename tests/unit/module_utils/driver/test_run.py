@@ -301,9 +301,13 @@ def test_modules_that_do_not_go_keep_the_driver_and_its_services(host: DebianHos
 def test_a_first_installation_needs_no_pynvml(host: DebianHost) -> None:
     host.nvml = MissingPynvml("pynvml is not there")
     assert host.go(branch=580).result.changed
-    with pytest.raises(Failure, match="settings of the GPUs cannot be saved"):
-        host.go(version=OLD)
+    host.ran.clear()
+    found = refused(host, version=OLD)
+    assert "The settings of the GPUs cannot be saved" in found["settings_lost"].detail
+    with pytest.raises(Failure, match="pynvml is not there"):
+        host.go(check=True, version=OLD)
     assert (versions(host), host.version) == ({NEW}, NEW)
+    assert host.go(version=OLD, apply="next_boot").reboot
 
 
 @pytest.mark.rows("H060")
