@@ -370,7 +370,7 @@ class Work:
     def _stage(self) -> None:
         staged = _secure_boot.stage(self._host.runner, self._host.files, self._todo.password)
         if staged.mok_enrolment_pending:
-            self.findings.append(_secure_boot.pending(staged))
+            self.findings.append(_secure_boot.pending(staged.certificate))
         self._did("mok")
 
     # --- Back ---------------------------------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ class HostFound:
     headers: str = ""
     compiler: str = ""
     enrolled: bool = True
+    certificate: str = ""  # of a key that the firmware is asked to trust already, and nobody has confirmed yet
 
     @property
     def installed(self) -> Dict[str, str]:

@@ -170,9 +170,9 @@ class _Run:
         found.compiler = compiler.problem if compiler.found else ""  # one that is not there comes with dkms
         if found.state.host.secure_boot == ENABLED:
             key = _secure_boot.key(self._files)
-            found.enrolled = key is not None and (
-                _secure_boot.enrolment(self._runner, key.certificate) == _secure_boot.ENROLLED
-            )
+            now = _secure_boot.enrolment(self._runner, key.certificate) if key else _secure_boot.NOT_ENROLLED
+            found.enrolled = now == _secure_boot.ENROLLED
+            found.certificate = key.certificate if key and now == _secure_boot.PENDING else ""
 
     def _unsaved(self, acts: Acts) -> List[Finding]:
         """Settings of GPUs that would be lost with the old modules."""
@@ -210,6 +210,9 @@ class _Run:
         if found.state.driver.runfile:
             reason = "it was installed by NVIDIA's own installer, and packages take its place"
             rest.insert(0, Action("runfile", "remove", "the driver of NVIDIA's installer", reason, True))
+        if goal.mok_pending and not found.certificate:
+            reason = "Secure Boot loads only modules whose key the firmware trusts"
+            after.append(Action("mok", "enrol", "the key of modules that are built here", reason))
         return [*shop.actions(), *first, *before, *rest, *between, *holds, *after]
 
     def _todo(self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts) -> Todo:
@@ -233,7 +236,7 @@ class _Run:
             units=acts.units,
             gpus=len(found.gpus),
             persistenced="persistenced" in goal.wanted.companions,
-            password=self._request.mok_password if goal.mok_pending else "",
+            password=self._request.mok_password if goal.mok_pending and not found.certificate else "",
             actions=self._result.plan,
         )  # fmt: skip
 
