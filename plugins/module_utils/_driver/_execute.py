@@ -59,6 +59,7 @@ class Todo:
     sources: Mapping[str, Optional[str]] = field(default_factory=dict)
     source: str = ""
     files: Mapping[str, Optional[str]] = field(default_factory=dict)
+    files_before: Mapping[str, Optional[str]] = field(default_factory=dict)
     runfile: bool = False
     initramfs: str = ""
     reload: bool = False
@@ -140,7 +141,9 @@ class Work:
 
     def __init__(self, todo: Todo, host: Host) -> None:
         self._todo, self._host = todo, host
-        self._touched = self._loading = False
+        self._touched = self._loading = self._freed = False
+        self._owed = REBUILD in host.journal.notes()
+        self._rivals: List[str] = []  # modules of other drivers that were unloaded
         self._runfile = ""  # what became of the driver of NVIDIA's installer
         self._unloaded: List[str] = []
         self.done: List[str] = []
@@ -153,11 +156,10 @@ class Work:
         try:
             self._ready()
         except Failure as failure:
-            if "stream" in self.done:
-                _streams.enable(self._host.runner, MODULE, self._todo.seen.stream)
+            now = self._unready()
             if fresh and not self.done:
                 self._host.journal.give_back()
-            raise self._stopped(failure.msg, "The driver has not been touched.") from None
+            raise self._stopped(failure.msg, f"The driver has not been touched. {now}".rstrip()) from None
         try:
             self._exchange()
         except Failure as failure:
@@ -194,6 +196,7 @@ class Work:
             self._did("stream")
         if todo.packages.first:
             host.progress(f"{host.manager.name}: installing what the driver needs")
+            self._freed = True
             self._free([*todo.packages.first, *self._old_pinning])
             first = Exchange(todo.packages.first, self._old_pinning)
             _exchange.carry_out(host.manager.name, host.runner, first)
@@ -206,6 +209,35 @@ class Work:
         if self._what.pins:
             host.progress(f"{host.manager.name}: downloading driver {todo.packages.version}")
             _exchange.download(host.manager.name, host.runner, self._what)
+
+    def _unready(self) -> str:
+        """Stream, pinning and holds as they were; what stays of what was done before the driver, as a sentence."""
+        todo, host = self._todo, self._host
+        told = []
+        try:
+            if "stream" in self.done:
+                _streams.enable(host.runner, MODULE, todo.seen.stream)
+                self.done.remove("stream")
+            if self._freed:
+                self._pinning_back()
+        except Failure as failure:
+            told.append(f"What keeps its version could not be put back: {failure.msg}")
+        stays = [action.target for action in todo.actions if action.id in self.done]
+        told += [f"These stay, and the next run needs them: {', '.join(stays)}."] if stays else []
+        return " ".join(told)
+
+    def _pinning_back(self) -> None:
+        """The packages that keep the repository to a version, and the holds that were lifted for them."""
+        todo, host = self._todo, self._host
+        old = {name: todo.seen.installed[name] for name in self._old_pinning}
+        new = [name for name in todo.packages.first if name.startswith(PINNING) and name not in todo.seen.installed]
+        there = host.manager.installed([*old, *new])
+        pins = {name: version for name, version in old.items() if there.get(name) != version}
+        gone = tuple(name for name in new if name in there)
+        _exchange.carry_out(host.manager.name, host.runner, Exchange(pins, gone))
+        self.done = [one for one in self.done if one not in [f"package-{name}" for name in gone]]
+        held = [name for name in todo.packages.unhold if name in [*todo.packages.first, *old]]
+        host.manager.hold(held)
 
     def _complete(self) -> None:
         """Name what comes as a dependency, and refuse what would push others out, while the old driver still runs."""
@@ -302,7 +334,7 @@ class Work:
             _settings.persistence_off(host.opener)
         self._did("stop-")
         if todo.rivals:
-            _nouveau.unload(host.runner, host.files)
+            self._rivals = _nouveau.unload(host.runner, host.files)
         if todo.unload:
             host.progress("unloading the kernel modules")
             self._unloaded = _modules.unload(host.runner, host.files)
@@ -378,16 +410,45 @@ class Work:
     def _back(self) -> str:
         """The old packages, holds, modules and services again; a sentence about which driver the host has now."""
         stays = self._new_stays() if self._loading else ""
-        told = stays or (self._packages_back() if self._touched else self._untouched())
         host = self._host
+        files = "" if stays else self._files_back()
+        told = stays or (self._packages_back() if self._touched else self._untouched())
         if self._unloaded and not stays:
             try:
                 _modules.load(host.runner, host.files, [_modules.plain(name) for name in self._unloaded])
             except Failure as failure:
                 told += f" Its modules were not loaded again: {failure.msg}"
-        wrong = host.services.start() + self._restore()
+        told += "" if stays else self._rivals_back()
+        wrong = [*([files] if files else []), *host.services.start(), *self._restore()]
         gone = [self._runfile] if self._runfile and self._touched else []
         return " ".join([told, *gone, *wrong])
+
+    def _rivals_back(self) -> str:
+        left = []
+        for name in reversed(self._rivals):
+            try:
+                self._host.runner.run(["modprobe", name], timeout=60.0)
+            except Failure:
+                left.append(name)
+        return f" {', '.join(left)} was unloaded, and comes back with the next boot." if left else ""
+
+    def _files_back(self) -> str:
+        """Files for modprobe and systemd as this run found them; which ones are not, as a sentence."""
+        todo, journal = self._todo, self._host.journal
+        left = []
+        for path in todo.files:
+            text = todo.files_before.get(path)
+            try:
+                if text is None:
+                    journal.remove(path)
+                else:
+                    journal.write(path, text)
+            except Failure as failure:
+                left.append(f"{path} stays as this run wrote it: {failure.msg}")
+        if not (left or self._touched or self._owed):
+            journal.forget(REBUILD)  # with packages, some of their scripts have made it with the new files
+        self.done = [one for one in self.done if left or not one.startswith("file-")]
+        return " ".join(left)
 
     def _untouched(self) -> str:
         """Said where no package was exchanged."""

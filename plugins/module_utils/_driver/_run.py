@@ -224,6 +224,7 @@ class _Run:
             sources=shop.changed,
             source=shop.name,
             files=acts.files,
+            files_before=acts.before,
             runfile=found.state.driver.runfile,
             initramfs=acts.initramfs,
             reload=acts.in_place,

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 
@@ -422,3 +423,46 @@ def test_a_driver_of_the_installer_that_is_gone_or_half_gone_is_told(host: Debia
     host.dies_after = 3
     with pytest.raises(Failure, match="The driver of NVIDIA's installer is removed, and is not put back"):
         host.go(branch=580, accept=["runfile"])
+
+
+@pytest.mark.rows("H011")
+def test_a_download_that_fails_puts_pinning_and_holds_back_and_tells_what_stays(host: DebianHost) -> None:
+    first, second = "595.71.05", "595.91.07"
+    host.offer(first, second).go(version=first)
+    host.held.add(f"nvidia-driver-pinning-{first}")  # somebody's
+    host._status()
+    before = dict(host.installed), set(host.held)
+    download = host._run_apt_get
+
+    def fails(words: list[str]) -> Done:
+        return said(rc=100, err="E: 404 Not Found\n") if "--download-only" in words else download(words)
+
+    host._run_apt_get = fails  # type: ignore[method-assign]
+    del host.installed[f"linux-headers-{KERNEL}"]
+    with pytest.raises(Failure, match="404 Not Found") as failure:
+        host.go(version=second, accept=["held"])
+    assert (host.installed, host.held) == before
+    assert "The driver has not been touched." in failure.value.msg
+    assert f"These stay, and the next run needs them: linux-headers-{KERNEL}." in failure.value.msg
+    assert f"package-nvidia-driver-pinning-{second}" in failure.value.remaining
+    host._run_apt_get = download  # type: ignore[method-assign]
+    host.go(version=second, accept=["held"])
+    assert versions(host) == {second}
+
+
+@pytest.mark.rows("H042", "H055")
+def test_what_fails_takes_its_files_back_and_loads_the_other_driver_again(host: DebianHost) -> None:
+    host.load(nouveau=0)
+    host.put(f"/sys/bus/pci/devices/{GPUS[0]}/driver", "-> ../../drivers/nouveau")
+    host.put("/etc/modprobe.d/gpufleet-nvidia.conf", "# by hand\n")
+    host.dies_after = 3
+    asked: dict[str, Any] = {"branch": 580, "parameters": {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}}
+    with pytest.raises(Failure) as failure:
+        host.go(**asked)
+    assert {"file-gpufleet-nvidia.conf", "file-gpufleet-nouveau.conf"} <= set(failure.value.remaining)
+    assert host.text("/etc/modprobe.d/gpufleet-nvidia.conf") == "# by hand\n"
+    assert not (host.root / "etc/modprobe.d/gpufleet-nouveau.conf").exists()
+    assert "modprobe nouveau" in host.ran
+    host.dies_after = -1
+    host.go(**asked)
+    assert (versions(host), host.rebuilt, "nouveau" in host.modules) == ({NEW}, 1, False)
