@@ -139,7 +139,7 @@ def _fabric(asked: Asked) -> Iterator[Finding]:
         unequal = loaded and numbers(one.version)[-4:-1] != () and loaded not in one.version
         if unequal and one.name.startswith(("nvidia-fabricmanager", "nvidia-fabric-manager")) and "dev" not in one.name:
             detail = f"is {one.version} and the driver that is loaded {loaded}; the service does not start so"
-            yield Finding("fabric_version", WARNING, detail, one.name, remedy="They get one version now")
+            yield Finding("fabric_version", WARNING, detail, one.name, remedy="They get one version with this driver")
 
 
 def _coherent(asked: Asked) -> Iterator[Finding]:

@@ -217,3 +217,9 @@ def test_a_key_that_was_not_asked_for_yet_is_planned_and_its_password_judged_fir
     again = host.go(**asked)
     assert (again.result.changed, host.writes()) == (False, [])
     assert "mok_enrolment_pending" in {one.id for one in again.result.findings}
+
+
+def test_updates_that_are_commented_out_are_off(host: DebianHost) -> None:
+    host.put("/etc/apt/apt.conf.d/20auto-upgrades", '// APT::Periodic::Unattended-Upgrade "1";\n')
+    host.put("/etc/dnf/automatic.conf", "# apply_updates = yes\n")
+    assert "unattended" not in seen(host, hold=False)

@@ -466,3 +466,19 @@ def test_what_fails_takes_its_files_back_and_loads_the_other_driver_again(host: 
     host.dies_after = -1
     host.go(**asked)
     assert (versions(host), host.rebuilt, "nouveau" in host.modules) == ({NEW}, 1, False)
+
+
+@pytest.mark.rows("H060")
+def test_absent_does_not_silently_lose_a_driver_whose_packages_were_replaced(host: DebianHost) -> None:
+    newer = "595.91.07"
+    host.offer(newer).have(OLD)
+    host.held = {"nvidia-utils-580"}
+    host._status()
+    host.go(branch=595, accept=["held"])
+    host.ran.clear()
+    found = refused(host, state="absent")
+    assert f"libnvidia-cfg1-580 {full(OLD)}" in found["driver_not_back"].detail
+    assert "somebody's hold of nvidia-utils-580" in found["driver_not_back"].detail
+    outcome = host.go(state="absent", accept=["not_ours"])
+    assert {one.id: one.severity for one in outcome.result.findings}["driver_not_back"] == "warning"
+    assert versions(host) == set()
