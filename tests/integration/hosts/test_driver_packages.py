@@ -387,6 +387,7 @@ def test_apt_reads_the_repository_whatever_stood_in_its_way_and_all_is_given_bac
         apt.put(keyring, place.folder / "other/key.gpg")
     apt.put(f"{LISTS}/cuda.list", f"deb [signed-by=/usr/share/keyrings/other.gpg] {url}/deb/ /\n")
     retired = place.other_id
+    apt.run("rm -rf /var/lib/apt/lists/*")  # nothing may be known from a case before
     before = files_of(apt)
 
     options = {"url": url, "path": "deb", "key_file": f"{SHARED}/key.asc", "form": form}

@@ -56,7 +56,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What ``Manager.refresh`` calls it: the file's name without the usual ending."""
+        """What ``Manager.refresh`` calls it: the file's name without the usual ending (``.sources`` stays)."""
         name = os.path.basename(self.path)
         base, _dot, ending = name.rpartition(".")
         return base if ending in ("list", "repo") else name
