@@ -371,3 +371,11 @@ def test_peermem_is_loaded_where_adapters_are_and_refused_without(host: DebianHo
     assert {"nvidia", "nvidia_peermem"} <= set(host.modules)
     assert "nvidia-peermem" in host.text("/etc/modules-load.d/gpufleet-nvidia.conf")
     assert host.go(**asked).result.changed is False
+
+
+@pytest.mark.rows("H049")
+@pytest.mark.parametrize("values", [None, 5, ["a"], {"NVreg_EnableMSI": None}, {"NVreg_RmMsg": "1\\"}])
+def test_parameters_that_no_file_can_hold_are_refused_before_the_first_look(host: DebianHost, values: Any) -> None:
+    found = refused(host, branch=580, parameters={"nvidia": values})
+    assert list(found) == ["wrong_parameter"]
+    assert host.ran == []
