@@ -168,6 +168,9 @@ def _system(asked: Asked) -> Iterator[Finding]:
         yield _error(
             "unknown_system", detail, "Install the driver by hand; the other modules work with it", accept=False
         )
+    elif found.dnf5:
+        detail = "the package manager of this host is dnf 5, which cannot exchange packages in one transaction"
+        yield _error("dnf5", detail, "Install the driver by hand; the other modules work with it", accept=False)
 
 
 def _dgx(asked: Asked) -> Iterator[Finding]:

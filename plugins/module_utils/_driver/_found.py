@@ -54,6 +54,7 @@ class HostFound:
     read_only: bool = False
     operator: bool = False
     dgx: bool = False
+    dnf5: bool = False
     zero_bars: List[str] = field(default_factory=list)
     updates: str = ""
     headers: str = ""
@@ -141,6 +142,7 @@ def read(host: Host, kernel: str = "") -> HostFound:
             found.read_only = found.read_only or (folder == "/usr" and space[1])
     found.operator = bool(tree.names(_OPERATOR)) or tree.kind("/run/nvidia/nvidia-driver.state") == "file"
     found.dgx = tree.kind(_DGX) == "file"
+    found.dnf5 = found.system.family == DNF and tree.link("/usr/bin/dnf") == "dnf5"
     found.zero_bars = [gpu.bus_id for gpu in state.gpus if _zero_bar(tree.text(_resource(gpu.bus_id)))]
     found.updates = next((path for path in _UPDATES if _is_on(tree.text(path))), "")
     return found

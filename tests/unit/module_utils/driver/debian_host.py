@@ -121,7 +121,7 @@ class DebianHost(Machine):
         """Commands that change the host."""
         asks = re.compile(
             r"dpkg-query|dpkg --print|apt-cache|apt-mark showhold|apt-get install .*-s |apt-get \w+ -s|systemctl show"
-            r"|dkms status|gcc|/usr/bin/nvidia-smi|mokutil --test|journalctl"
+            r"|dkms status|rpm -q|gcc|/usr/bin/nvidia-smi|mokutil --test|journalctl"
         )
         return [one for one in self.ran if not asks.match(one)]
 

@@ -48,6 +48,11 @@ def system(host: DebianHost, text: str) -> None:
     host.put("/etc/os-release", text)
 
 
+def dnf5(host: DebianHost) -> None:
+    system(host, "ID=fedora\nVERSION_ID=43\n")
+    host.put("/usr/bin/dnf", "-> dnf5")
+
+
 def old_gcc(host: DebianHost) -> None:
     host.put(f"/boot/config-{KERNEL}", 'CONFIG_CC_VERSION_TEXT="gcc (Ubuntu 13.2.0) 13.2.0"\n')
     host.answers["gcc"] = said("gcc (Ubuntu 12.3.0) 12.3.0\n")
@@ -66,6 +71,7 @@ ERRORS: dict[str, tuple[Prepare, dict[str, Any], str]] = {
     "fabric_missing": (switch, {"companions": ["persistenced"]}, "NVSwitches"),
     "immutable_system": (lambda host: system(host, "ID=flatcar\n"), {}, "image"),
     "unknown_system": (lambda host: system(host, "ID=arch\n"), {}, "none that packages"),
+    "dnf5": (dnf5, {}, "is dnf 5"),
     "vendor_image": (lambda host: host.put("/etc/dgx-release", "x"), {}, "DGX OS"),
     "runfile": (lambda host: host.put("/usr/bin/nvidia-uninstall", ""), {}, "own installer"),
     "driver_of_image": (lambda host: trees.grow(host.root, trees.loaded(OLD)), {}, "no package of this host"),

@@ -482,3 +482,11 @@ def test_absent_does_not_silently_lose_a_driver_whose_packages_were_replaced(hos
     outcome = host.go(state="absent", accept=["not_ours"])
     assert {one.id: one.severity for one in outcome.result.findings}["driver_not_back"] == "warning"
     assert versions(host) == set()
+
+
+@pytest.mark.rows("H049")
+@pytest.mark.parametrize("values", [None, 5, ["a"], {"NVreg_EnableMSI": None}, {"NVreg_RmMsg": "1\\"}])
+def test_parameters_that_no_file_can_hold_are_refused_before_the_first_look(host: DebianHost, values: Any) -> None:
+    found = refused(host, branch=580, parameters={"nvidia": values})
+    assert list(found) == ["wrong_parameter"]
+    assert host.ran == []
