@@ -56,7 +56,9 @@ def test_the_preflight_takes_what_the_driver_takes_with_the_same_defaults() -> N
 def test_variables_of_roles_have_a_default_where_a_playbook_reads_them(name: str) -> None:
     """A role's own defaults are not seen outside of it."""
     text = (CHECKOUT / "playbooks" / name).read_text(encoding="utf-8")
-    for match in re.finditer(r"\b(?:nvidia_driver|container_toolkit|dcgm_exporter|mig_partition)_\w+(?!\w)(?! *:)", text):
+    for match in re.finditer(
+        r"\b(?:nvidia_driver|container_toolkit|dcgm_exporter|mig_partition)_\w+(?!\w)(?! *:)", text
+    ):
         if match.group().endswith("_result"):
             continue
         after = text[match.end() :]

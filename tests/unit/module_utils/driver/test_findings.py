@@ -193,3 +193,16 @@ def test_with_secure_boot_accepted_the_key_is_registered_and_the_next_boot_loads
     assert "mok_enrolment_pending" in {one.id for one in outcome.result.findings}
     assert (host.version, any("confirmed at the console" in one for one in outcome.reboot)) == ("", True)
     assert "once-4711" not in str(outcome.as_dict()) + str(host.ran)
+
+
+@pytest.mark.rows("H045")
+def test_an_unsigned_module_is_planned_to_be_built_anew_where_only_signed_ones_are_loaded(host: DebianHost) -> None:
+    host.offer(OLD).have(OLD).go(branch=580)
+    assert host.go(check=True, branch=580).result.plan == []
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} is already enrolled\n")
+    plan = host.go(check=True, branch=580).result.plan
+    assert [(one.id, "is not signed" in one.reason) for one in plan] == [("build", True)]
+    place = host.root / f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+    place.write_bytes(host.module(version=OLD, license="Dual MIT/GPL", signer="us"))
+    assert host.go(check=True, branch=580).result.plan == []
