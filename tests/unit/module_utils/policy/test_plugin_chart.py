@@ -209,14 +209,17 @@ def test_what_is_below_the_top_without_effect_is_told_and_nulls_are_as_if_not_th
         (["a"], ["empty", "single"], ""),
     ],
 )
-def test_fallbacks_choose_the_configuration_in_their_order(names: list[str], fallbacks: list[str], default: str) -> None:
+def test_fallbacks_choose_the_configuration_in_their_order(
+    names: list[str], fallbacks: list[str], default: str
+) -> None:
     policy = good({"config": {"map": dict.fromkeys(names, SHARE), "fallbackStrategies": fallbacks}})
     assert policy.device_plugin.config.default == default
 
 
 @pytest.mark.rows("PLG-09")
 @pytest.mark.parametrize(
-    "over", [{"image": {"tag": "v0.18.2"}}, {"tolerations": []}, {"priorityClassName": "x"}, {"config": {"default": "a"}}]
+    "over",
+    [{"image": {"tag": "v0.18.2"}}, {"tolerations": []}, {"priorityClassName": "x"}, {"config": {"default": "a"}}],
 )
 @pytest.mark.parametrize("turned", [False, True])
 def test_files_of_one_set_of_values_are_of_one_form(over: dict[str, Any], turned: bool) -> None:
@@ -232,4 +235,6 @@ def test_a_key_of_its_chart_over_another_form_is_an_unknown_key(under: dict[str,
     policy, found = read(under, {"migStrategy": "mixed"})
     assert policy is None
     errors = [finding for finding in found if finding.severity == "error"]
-    assert [(finding.id, finding.path.rpartition(".")[2]) for finding in errors] == [("policy.unknown-key", "migStrategy")]
+    assert [(finding.id, finding.path.rpartition(".")[2]) for finding in errors] == [
+        ("policy.unknown-key", "migStrategy")
+    ]

@@ -21,7 +21,8 @@ def of(rules: list[dict[str, Any]], plural: str) -> dict[str, list[str]]:
 
 @pytest.mark.rows("S27", "S42")
 @pytest.mark.parametrize(
-    ("kind", "plural"), [("NodePool", "nodepools"), ("EC2NodeClass", "ec2nodeclasses"), ("PriorityClass", "priorityclasses")]
+    ("kind", "plural"),
+    [("NodePool", "nodepools"), ("EC2NodeClass", "ec2nodeclasses"), ("PriorityClass", "priorityclasses")],
 )
 def test_extra_objects_of_the_whole_cluster_are_listed_and_written_by_name(kind: str, plural: str) -> None:
     wide, here = account_rules([{"kind": kind, "metadata": {"name": name}} for name in ("b", "a")])
