@@ -136,9 +136,15 @@ def clients(node: Mapping[str, Any], pods: Iterable[Pod]) -> List[str]:
     return sorted(left)
 
 
-def validators(pods: Iterable[Pod]) -> List[Pod]:
-    """Pods of the validator that hold a GPU until they are deleted."""
-    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("app") in VALIDATORS]
+def validators(pods: Iterable[Pod], namespace: str) -> List[Pod]:
+    """Pods of the validator that hold a GPU until they are deleted. ``namespace``: that of the operands, since pods of
+    others may have the same label."""
+    found = []
+    for pod in pods:
+        meta = pod["metadata"]
+        if meta.get("namespace") == namespace and (meta.get("labels") or {}).get("app") in VALIDATORS:
+            found.append(pod)
+    return found
 
 
 def owner(pod: Pod) -> str:

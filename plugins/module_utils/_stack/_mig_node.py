@@ -70,7 +70,7 @@ class _Run:
         self.journal.found.update(node=self.name, user_pods=sorted(map(name_of, users)), clients=[])
         self._refuse([*self._manager(pods), *self._busy(users)])
         patch = pause(node, self.outcome)
-        gone = validators(pods)
+        gone = validators(pods, self.request.namespace)
         evicted = users if self.user_pods == "evict" else []
         self.journal.expect(patch.actions())
         self.journal.expect(_removal("evict", pod, "it holds a GPU") for pod in evicted)
@@ -132,7 +132,7 @@ class _Run:
                     self._evict(users)
                 mirror.wait(min(_POLL, limit.left))
                 pods = mirror.objects("pods")
-            self._delete(validators(pods))
+            self._delete(validators(pods, self.request.namespace))
             limit = Deadline(self.request.stage_timeout)
             while self._held(mirror.objects("pods")):
                 if limit.passed:
