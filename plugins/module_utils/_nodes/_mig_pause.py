@@ -136,6 +136,12 @@ def clients(node: Mapping[str, Any], pods: Iterable[Pod]) -> List[str]:
     return sorted(left)
 
 
+def is_client(pod: Pod) -> bool:
+    """Whether its DaemonSet takes it away once the label of clients is paused. Pods of others stay, whatever they
+    select: only the controller of DaemonSets looks at that again."""
+    return owner(pod) == "DaemonSet" and CLIENT in ((pod.get("spec") or {}).get("nodeSelector") or {})
+
+
 def validators(pods: Iterable[Pod], namespace: str) -> List[Pod]:
     """Pods of the validator that hold a GPU until they are deleted. ``namespace``: that of the operands, since pods of
     others may have the same label."""
