@@ -167,7 +167,7 @@ def _maps(node: Mapping[str, Any]) -> Tuple[Mapping[str, str], Mapping[str, str]
 def _memory(notes: Mapping[str, str]) -> Mapping[str, Any]:
     try:
         found = json.loads(notes.get(MEMORY) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):  # nested deeper than Python goes
         return {}
     fits = isinstance(found, dict) and isinstance(found.get("labels", {}), dict)
     return found if fits else {}

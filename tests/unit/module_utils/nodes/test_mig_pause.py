@@ -133,7 +133,7 @@ def test_a_layout_that_is_there_already_changes_no_label_but_the_state() -> None
 
 
 def test_a_memory_that_cannot_be_read_gives_nothing_back_and_breaks_nothing() -> None:
-    for text in ("{", "[]", '{"labels": 1}'):
+    for text in ("{", "[]", '{"labels": 1}', "[" * 99999):
         live = node(notes={MEMORY: text}, device_plugin=PAUSED)
         back = patched(live, resume(live, FAILED))
         assert (deploy(back), back["metadata"]["annotations"]) == ({"device-plugin": PAUSED}, {})
