@@ -45,7 +45,6 @@ def main() -> int:
         host.run(f"mkdir -p {PLACE} && tar -C {PLACE} --no-same-owner -x", stdin=packed.stdout)
         gpus.install_pci(host, "2330", "2330")
         host.run(FIRST_BUILD, timeout=300)
-        host.ssh("sudo -n true")  # the first one leaves a file in the user's home
     return 0
 
 
