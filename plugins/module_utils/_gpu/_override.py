@@ -27,7 +27,7 @@ _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?\Z")
 
 @dataclass
 class Override:
-    """What the file needs. ``text``: its new content, None where it stays; ``note``: what to remember of the old one."""
+    """What the file needs. ``text``: its new content, None where it stays; ``note``: what to remember of the old."""
 
     text: Optional[str] = None
     note: str = ""

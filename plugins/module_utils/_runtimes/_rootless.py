@@ -25,7 +25,18 @@ UNIT = "docker.service"
 NO_CGROUPS = "nvidia-container-cli.no-cgroups"
 _NOTE = "rootless:"
 # What root reads and writes. A home around or below one of these would lend that to its user.
-_OF_ROOT = ("/boot", "/dev", "/etc", "/proc", "/run", "/sys", "/usr", "/var/lib/gpufleet", "/var/lib/rancher", "/var/snap")
+_OF_ROOT = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/proc",
+    "/run",
+    "/sys",
+    "/usr",
+    "/var/lib/gpufleet",
+    "/var/lib/rancher",
+    "/var/snap",
+)
 
 
 @dataclass(frozen=True)

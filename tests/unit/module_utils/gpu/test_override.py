@@ -56,7 +56,11 @@ def test_a_layout_without_a_label_is_told_of_what_the_manager_would_apply(files:
     files.write(_override.FILE, BEFORE)
     for label in ("", "two words", 'x"\nExecStart=/bin/sh'):
         planned = _override.plan(files, label)
-        assert (planned.text, planned.actions, [one.id for one in planned.findings]) == (None, [], ["mig.manager-label"])
+        assert (planned.text, planned.actions, [one.id for one in planned.findings]) == (
+            None,
+            [],
+            ["mig.manager-label"],
+        )
         assert "all-disabled" in planned.findings[0].detail
 
 
@@ -110,7 +114,9 @@ def test_what_was_there_before_the_first_run_is_given_back(files: Files, before:
 
 
 @pytest.mark.rows("MH-03")
-@pytest.mark.parametrize("note", ["", "{", "[]", '{"label": "x"}', '{"label": "x", "line": "ExecStart=/bin/sh"}', "[" * 99999])
+@pytest.mark.parametrize(
+    "note", ["", "{", "[]", '{"label": "x"}', '{"label": "x", "line": "ExecStart=/bin/sh"}', "[" * 99999]
+)
 def test_a_label_that_is_not_ours_stays(files: Files, note: str) -> None:
     files.write(_override.FILE, line("x"))
     files.make_folder(str(Path(_override.NOTE).parent))

@@ -28,7 +28,13 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import (
     _rootless,
     _selinux,
 )
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._configure import Job, Settings, carry_out, prepare, prove
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._configure import (
+    Job,
+    Settings,
+    carry_out,
+    prepare,
+    prove,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._daemons import Daemon, differences
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._find import Target
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._reader import FilesReader
@@ -249,7 +255,7 @@ def test_what_selinux_refuses_is_told(
 def test_the_boolean_of_an_image_tree_is_refused_and_nothing_is_written(image: Image) -> None:
     containerd(image)
     before = image.state()
-    with pytest.raises(Failure, match="selinux_devices: .*on a host that runs"):
+    with pytest.raises(Failure, match=r"selinux_devices: .*on a host that runs"):
         image.run(selinux_devices=True)
     assert image.state() == before
     assert image.run(selinux_devices=False).result.changed
