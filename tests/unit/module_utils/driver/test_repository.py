@@ -190,7 +190,9 @@ def test_another_entry_of_the_same_repository_goes_and_the_rest_of_its_file_stay
 
 
 @pytest.mark.rows("H012", "P034")
-@pytest.mark.parametrize("uris", [" {own} https://m.example.com/z/", " {own}\n https://m.example.com/z/", "\n {own}/ x"])
+@pytest.mark.parametrize(
+    "uris", [" {own} https://m.example.com/z/", " {own}\n https://m.example.com/z/", "\n {own}/ x"]
+)
 def test_an_entry_of_several_urls_is_somebodys_own_and_refused(host: Host, uris: str) -> None:
     own = f"{URL}ubuntu2404/x86_64"
     host.put(f"{LISTS}/several.sources", f"Types: deb\nURIs:{uris.format(own=own)}\nSuites: /\n")

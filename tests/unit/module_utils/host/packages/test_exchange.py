@@ -78,7 +78,7 @@ def test_what_goes_for_another_architecture_too_is_no_other_package() -> None:
     what = Exchange({"nvidia-open": "595.91.07-1"}, ("libnvidia-gl-580",))
     assert foresee("apt", Replay(0, said, ""), what).goes == ("libnvidia-gl-580",)
     carry_out("apt", Replay(0, said, ""), what)
-    with pytest.raises(Failure, match="^wine:i386 would be removed too"):
+    with pytest.raises(Failure, match=r"^wine:i386 would be removed too"):
         carry_out("apt", Replay(0, said + "Remv wine:i386 [9.0-1]\n", ""), what)
 
 
