@@ -15,11 +15,12 @@ description:
     the MIG manager does around a change, with the account of the caller. C(playbooks/repartition.yml) uses it.
   - With O(state=paused) the node is cordoned, and the deploy labels of its GPU clients (device plugin, feature
     discovery, DCGM and its exporter, and DaemonSets with the node selector C(nvidia.com/gpu.deploy.client)) are
-    paused, until no pod holds a GPU. What fails, or takes too long, is given back; nothing stays paused.
+    paused, until no pod holds a GPU. When that fails, or takes too long, labels and cordon are given back; pods that
+    were evicted stay so.
   - With O(state=resumed) labels and cordon are as they were. An admin's own cordon stays.
   - How it ended is written to C(nvidia.com/mig.config.state), as the MIG manager writes it, and the reason of a failure
     to the annotation C(gpufleet.io/mig-problem).
-  - A node that the MIG manager looks after is refused.
+  - A node that the MIG manager looks after is refused, and O(state=resumed) writes nothing on it unless it is paused.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
 attributes:

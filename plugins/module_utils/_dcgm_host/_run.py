@@ -87,6 +87,9 @@ class _Run:
         """None where packages are left alone."""
         if self._params["packages"] == "none":
             return None
+        return self._any_manager()
+
+    def _any_manager(self) -> Manager:
         return manager(self._runner, self._files, str(self._params["package_manager"]))
 
     @contextlib.contextmanager
@@ -154,7 +157,7 @@ class _Present(_Run):
     def _installed_anyway(self) -> Dict[str, str]:
         """Packages are left alone, and their version still tells which fields are known."""
         try:
-            return manager(self._runner, self._files, str(self._params["package_manager"])).installed(_packages.EVERY)
+            return self._any_manager().installed(_packages.EVERY)
         except Failure:
             return {}
 
@@ -451,7 +454,8 @@ class _Absent(_Run):
     def go(self) -> Outcome:
         """Plan, then act, unless this is check mode or there is nothing to do."""
         notes = self._journal.notes()
-        found = self._manager() if _package_set.noted(notes) else None
+        # What came with us goes, whatever packages says now: the notes of it are forgotten below.
+        found = self._any_manager() if _package_set.noted(notes) else None
         self._kept = {one.path for one in self._journal.would_keep()}
         texts = {path: self._journal.original(path) for path in self._journal.paths() if path not in self._kept}
         _changed, diff = self._differing(texts)

@@ -144,8 +144,10 @@ class Reader:
     def _kernel(self, acts: Acts, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> None:
         found, files = self._found, self._files
         acts.signed = _secure_boot.state(files).signed_only
+        # A key that waits to be confirmed has signed the module: signing anew would not help.
+        signed = acts.signed and not goal.mok_pending
         built = _kernel.installed(self._runner, files, found.kernel, goal.module)
-        acts.build = _kernel.wrong_with(built, found.kernel, goal.version, goal.wanted.flavour)
+        acts.build = _kernel.wrong_with(built, found.kernel, goal.version, goal.wanted.flavour, signed)
         rivals = _nouveau.look(files)
         acts.rivals = bool(rivals.loaded)
         acts.why = self._why(goal, options)
@@ -201,7 +203,7 @@ class Reader:
             wanted=tuple(wanted),
             mok_pending=goal.mok_pending,
             rival=rival,
-            fabric_nodes=2 if multi_node else 0,
+            fabric=multi_node,
             recovery_action=_circumstances.recovery_action(self._runner, self._files) if facts.modules else "",
         )
 

@@ -60,6 +60,7 @@ class HostFound:
     headers: str = ""
     compiler: str = ""
     enrolled: bool = True
+    certificate: str = ""  # of a key that the firmware is asked to trust already, and nobody has confirmed yet
 
     @property
     def installed(self) -> Dict[str, str]:
@@ -173,6 +174,7 @@ def _zero_bar(text: str) -> bool:
 
 
 def _is_on(text: str) -> bool:
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", "//")))
     words = text.replace('"', " ").replace(";", " ").replace("=", " ").split()
     pairs = dict(zip(words, words[1:]))
     return pairs.get("APT::Periodic::Unattended-Upgrade") == "1" or pairs.get("apply_updates") == "yes"

@@ -23,36 +23,31 @@ FATAL_XIDS = (62, 79)
 @dataclass(frozen=True)
 class ReloadFacts:
     """What is known of a host. ``modules``: loaded ones, ``users``: processes with GPUs' files open, ``running``: units
-    that run. ``wanted``: modules to be loaded afterwards. ``services``: units that the user lets be stopped too.
+    that run. ``wanted``: modules to be loaded afterwards.
 
     ``persistence``: persistence mode is on without its daemon. The rest are circumstances: ``module_for_kernel`` is
     whether a module for the running kernel is there, or will be; ``rival`` why nouveau cannot be unloaded; ``console``
-    the frame buffer of the GPU that the console is on; ``passthrough`` and ``lost`` are bus ids; ``reset_refused`` why.
+    the frame buffer of the GPU that the console is on; ``passthrough`` and ``lost`` are bus ids; ``fabric``: the GPUs
+    are in an NVLink domain with those of other hosts.
     """
 
     modules: Mapping[str, Loaded] = field(default_factory=dict)
     users: Tuple[User, ...] = ()
     running: Tuple[str, ...] = ()
     wanted: Tuple[str, ...] = ("nvidia", "nvidia_uvm")
-    services: Tuple[str, ...] = ()
     kernel: str = ""
     module_for_kernel: bool = True
     persistence: bool = False
     mok_pending: bool = False
-    signed_only_and_unsigned: bool = False
     rival: str = ""
     console: str = ""
     passthrough: Tuple[str, ...] = ()
     vgpu_guests: bool = False
     xids: Tuple[int, ...] = ()
     lost: Tuple[str, ...] = ()
-    reset_refused: str = ""
     recovery_action: str = ""
-    confidential_switch: bool = False
     coherent_memory_online: bool = False
-    fabric_nodes: int = 0
-    kernel_options_changed: Tuple[str, ...] = ()
-    immutable: bool = False
+    fabric: bool = False
     sees_all_processes: bool = True
 
 
@@ -84,7 +79,7 @@ class Reload:
 
 def decide(found: ReloadFacts) -> Reload:
     """Steps that end with everything loaded and started, or the reasons why the host has to be rebooted."""
-    stop = stop_order(found.running, found.services)
+    stop = stop_order(found.running)
     holders = _holders(found, stop) if found.modules else []
     reasons = [*_circumstances(found), *(_occupied(found) if found.modules else []), *holders]
     if reasons:
@@ -115,23 +110,14 @@ def _circumstances(found: ReloadFacts) -> List[str]:
             not found.module_for_kernel
         ),
         "The key that signs the modules waits to be confirmed at the console, at the next boot.": found.mok_pending,
-        "This host loads signed modules only, and the new ones are not signed with a key that it trusts.": (
-            found.signed_only_and_unsigned
-        ),
         found.rival: bool(found.rival),
         f"GPUs are given to virtual machines ({', '.join(found.passthrough)}).": bool(found.passthrough),
         "Virtual machines use vGPUs of this host.": found.vgpu_guests,
         f"GPUs do not answer any more ({', '.join(found.lost)}).": bool(found.lost),
         f"The kernel's log has Xid {', '.join(map(str, fatal))}: the GPU comes back with a reboot only.": bool(fatal),
-        f"The GPU refuses to be reset: {found.reset_refused.rstrip('.')}.": bool(found.reset_refused),
         f"The driver asks for it: GPU recovery action {found.recovery_action}.": (
             "reboot" in found.recovery_action.lower()
         ),
-        "The mode for confidential computing changes, which GPUs take at boot.": found.confidential_switch,
-        f"Options of the kernel have changed ({', '.join(found.kernel_options_changed)}).": (
-            bool(found.kernel_options_changed)
-        ),
-        "This system exchanges its driver as part of its image (Flatcar, rpm-ostree and such).": found.immutable,
     }
     return [sentence for sentence, holds in told.items() if holds]
 
@@ -140,7 +126,6 @@ def _occupied(found: ReloadFacts) -> List[str]:
     """Reasons why the modules that are loaded cannot go, beside processes."""
     unknown = _modules.strangers(found.modules)
     stuck = [user for user in found.users if user.stuck]
-    nodes = found.fabric_nodes
     uncounted = [name for name, module in found.modules.items() if module.refcnt < 0]
     told: Dict[str, bool] = {
         f"The console is on the GPU ({found.console}), and nvidia_drm draws it.": bool(found.console),
@@ -149,7 +134,7 @@ def _occupied(found: ReloadFacts) -> List[str]:
         "Memory of GPUs is in use as memory of the system (a NUMA node of GH200, GB200 or GB300).": (
             found.coherent_memory_online
         ),
-        f"The GPUs are in an NVLink domain of {nodes} hosts, and all of them have to change together.": nodes > 1,
+        "The GPUs are in an NVLink domain of several hosts, and all of them have to change together.": found.fabric,
         f"The kernel does not count who uses {', '.join(uncounted)}, so they cannot be unloaded safely.": (
             bool(uncounted)
         ),

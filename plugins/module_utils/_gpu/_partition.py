@@ -138,9 +138,13 @@ def _exported(nvml: Nvml) -> Outcome:
 def _absent(check: bool, tools: Tools) -> Outcome:
     there = _restore.there(tools.files)
     plan = [Action(f"remove-{n}", "delete", path, "the layout is not kept over boots") for n, path in enumerate(there)]
+    label = _override.plan_back(tools.files)
+    plan += label.actions
     if there and not check:
+        label.write(tools.files)
         _restore.remove(tools.files, tools.systemd())  # nothing is there where systemd never ran
     gone = [] if check else [Check("restore", not _restore.there(tools.files), "no file of the restore unit is left")]
+    gone += [] if check else label.prove(tools.files)
     return Outcome(Result(changed=bool(there), plan=plan, found={"gpus": []}, verified=gone))
 
 

@@ -30,6 +30,7 @@ from . import (
     _search,
     _state,
 )
+from ._override import NOTE
 from ._services import STOPPED
 
 PROGRAM = "/usr/local/lib/gpufleet/mig-restore.pyz"
@@ -142,16 +143,18 @@ def make_folder(files: Files, path: str) -> None:
 
 def there(files: Files) -> List[str]:
     """Paths of ours that exist."""
-    return [path for path in (UNIT, PROGRAM, LAYOUT, BROKEN, CHECKPOINT, STOPPED) if files.exists(path)]
+    return [path for path in (UNIT, PROGRAM, LAYOUT, BROKEN, CHECKPOINT, STOPPED, NOTE) if files.exists(path)]
 
 
 def remove(files: Files, units: Units) -> None:
     """Take the unit and all its files away."""
-    if files.exists(UNIT):
+    known = files.exists(UNIT)
+    if known:
         units.stop(NAME)  # it has nothing to stop; systemd forgets it
         units.disable(NAME)
     for path in there(files):
         files.remove(path)
     for folder in FOLDERS:
         files.remove_folder(folder)
-    units.reload()
+    if known:
+        units.reload()

@@ -105,7 +105,7 @@ def findings_of(denied: Iterable[Right]) -> List[Finding]:
         said = ", ".join(dict.fromkeys(verbs))
         if given:
             detail = f"the account cannot give the operands the right to {said} {what}, because it does not hold it"
-            remedy = "Use an account with cluster-admin, or grant it this right or escalate and bind on clusterroles."
+            remedy = "Use an account with cluster-admin, or grant it this right, or escalate and bind on such roles."
             found.append(Finding("rights-to-give", ERROR, detail, what, remedy=remedy))
         else:
             detail = f"the account may not {said} {what}"

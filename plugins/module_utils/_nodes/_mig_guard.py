@@ -16,8 +16,6 @@ from ._change import LabelChange
 from ._keys import MIG_CONFIG
 
 _RESOURCES = ("nvidia.com/gpu", "nvidia.com/mig-")
-# Pods that the operands run for themselves; the MIG manager, and the driver manager, stop them on their own.
-_OPERAND_APPS = ("nvidia-cuda-validator", "nvidia-device-plugin-validator", "nvidia-operator-validator")
 
 Pod = Mapping[str, Any]
 
@@ -35,7 +33,7 @@ def asks_for_gpu(spec: Mapping[str, Any]) -> bool:
 def gpu_pods(pods: Iterable[Pod], namespace: str = "") -> List[Pod]:
     """Users' pods that hold GPUs of a node, or are about to: bound to it, and neither succeeded nor failed.
 
-    ``namespace`` is that of the operands, whose pods do not count.
+    ``namespace`` is that of the operands, whose pods do not count. By that alone: anybody may give a pod their labels.
     """
     return [pod for pod in pods if _holds(pod) and not _is_operand(pod, namespace)]
 
@@ -47,10 +45,7 @@ def _holds(pod: Pod) -> bool:
 
 
 def _is_operand(pod: Pod, namespace: str) -> bool:
-    meta = pod.get("metadata") or {}
-    if namespace and meta.get("namespace") == namespace:
-        return True
-    return (meta.get("labels") or {}).get("app") in _OPERAND_APPS
+    return bool(namespace) and (pod.get("metadata") or {}).get("namespace") == namespace
 
 
 def name_of(pod: Pod) -> str:

@@ -136,9 +136,21 @@ def clients(node: Mapping[str, Any], pods: Iterable[Pod]) -> List[str]:
     return sorted(left)
 
 
-def validators(pods: Iterable[Pod]) -> List[Pod]:
-    """Pods of the validator that hold a GPU until they are deleted."""
-    return [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("app") in VALIDATORS]
+def is_client(pod: Pod) -> bool:
+    """Whether its DaemonSet takes it away once the label of clients is paused. Pods of others stay, whatever they
+    select: only the controller of DaemonSets looks at that again."""
+    return owner(pod) == "DaemonSet" and CLIENT in ((pod.get("spec") or {}).get("nodeSelector") or {})
+
+
+def validators(pods: Iterable[Pod], namespace: str) -> List[Pod]:
+    """Pods of the validator that hold a GPU until they are deleted. ``namespace``: that of the operands, since pods of
+    others may have the same label."""
+    found = []
+    for pod in pods:
+        meta = pod["metadata"]
+        if meta.get("namespace") == namespace and (meta.get("labels") or {}).get("app") in VALIDATORS:
+            found.append(pod)
+    return found
 
 
 def owner(pod: Pod) -> str:
@@ -155,7 +167,7 @@ def _maps(node: Mapping[str, Any]) -> Tuple[Mapping[str, str], Mapping[str, str]
 def _memory(notes: Mapping[str, str]) -> Mapping[str, Any]:
     try:
         found = json.loads(notes.get(MEMORY) or "{}")
-    except ValueError:
+    except (ValueError, RecursionError):  # nested deeper than Python goes
         return {}
     fits = isinstance(found, dict) and isinstance(found.get("labels", {}), dict)
     return found if fits else {}

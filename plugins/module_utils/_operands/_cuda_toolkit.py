@@ -4,7 +4,8 @@
 """The CUDA toolkit on GPU nodes, for pods that mount it (S35). The operator has nothing like it.
 
 An init container copies the toolkit of NVIDIA's CUDA image into a folder of the host, one for each version, beside
-which the link ``current`` names the one that the policy asks for. The copy gets its name when it is whole.
+which the link ``current`` names the one that the policy asks for. The copy gets its name when it is whole,
+and is never touched again: pods may have it mounted.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ INSIDE = "/host-cuda"
 COPY = f"""\
 set -e
 target={INSIDE}/$TOOLKIT_VERSION
-if [ ! -e "$target/version.json" ]; then
-  rm -rf "$target" "$target.partial"
+if [ ! -d "$target" ]; then
+  rm -rf "$target.partial"
   mkdir -p "$target.partial"
   cp -a /usr/local/cuda/. "$target.partial/"
   mv "$target.partial" "$target"

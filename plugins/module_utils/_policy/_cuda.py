@@ -23,7 +23,7 @@ def newest_for(driver: str) -> str:
 
 def tag_of(version: str) -> str:
     """The tag of the image: ``13.0`` is ``13.0.0-devel-ubuntu24.04``. What is a tag already stays."""
-    if not re.match(r"^\d+\.\d+(\.\d+)?$", version):
+    if not re.match(r"^\d+\.\d+(\.\d+)?\Z", version):
         return version
     whole = version if version.count(".") == 2 else version + ".0"
     system = next(name for least, name in _SYSTEMS if version_parts(version)[:2] >= least)
@@ -32,7 +32,7 @@ def tag_of(version: str) -> str:
 
 def cuda_of(tag: str) -> str:
     """The CUDA version in a tag, "" where it names none."""
-    found = re.match(r"^(\d+\.\d+(?:\.\d+)?)(?=-|$)", tag)
+    found = re.match(r"^(\d+\.\d+(?:\.\d+)?)(?=-|\Z)", tag)
     return found.group(1) if found else ""
 
 

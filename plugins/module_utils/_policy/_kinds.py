@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from .._matrix import BRANCHES, LAST_FOR_OLD_GPUS, LATEST, OLDEST_CUDA, RELEASES, branch_of, version_parts
 from .._plan import ERROR, INFO, WARNING, Finding, errors
-from ._plugin_chart import from_plugin_chart, is_plugin_chart
+from ._plugin_chart import from_plugin_chart, is_other, is_plugin_chart
 from ._read import unknown_keys
 from ._schema import Key
 from ._tree import MISSING, get, merged, plain, put
@@ -123,38 +123,41 @@ def merge(sources: Sequence[Mapping[str, Any]], namespace: str = "") -> Tuple[Di
     """Several policies over one another, as Helm merges ``-f`` files: maps key by key, lists whole, the last one wins.
 
     A map without header over an object goes into its spec. Different kinds of objects are refused. Values of the device
-    plugin's own chart become values of the operator's.
+    plugin's own chart become values of the operator's: its files are one policy up to the first of another form.
     """
-    result: Dict[str, Any] = {}
+    trees: List[Dict[str, Any]] = []
     findings: List[Finding] = []
-    for number, source in enumerate(sources):
+    for source in sources:
         tree, problems_of_source = plain(source)
         findings.extend(problems_of_source)
-        if problems_of_source or not isinstance(tree, dict):
-            continue
-        if is_plugin_chart(tree):
-            tree, found = from_plugin_chart(tree, namespace)
-            findings.extend(found)
-        if not result:
-            result = tree
-        elif _headed(result) and _headed(tree):
-            if (result.get("apiVersion"), result.get("kind")) != (tree.get("apiVersion"), tree.get("kind")):
-                findings.append(
-                    _wrong(
-                        "kind",
-                        f"is {tree.get('kind')} in policy {number + 1} and {result.get('kind')} before it.",
-                        "Give one kind.",
-                    )
-                )
-                continue
-            result = merged(result, tree)
-        elif _headed(result):
-            result = merged(result, {"spec": tree})
-        elif _headed(tree):
-            result = merged({"spec": result}, tree)
-        else:
-            result = merged(result, tree)
+        if not problems_of_source and isinstance(tree, dict):
+            trees.append(tree)
+    others = [number for number, tree in enumerate(trees) if is_other(tree)]
+    first = others[0] if others else len(trees)
+    result: Dict[str, Any] = {}
+    for tree in trees[:first]:
+        result = merged(result, tree)
+    if is_plugin_chart(result):
+        result, found = from_plugin_chart(result, namespace)
+        findings.extend(found)
+    for number, tree in enumerate(trees[first:], first + 1):
+        result, found = _over(result, tree, number)
+        findings.extend(found)
     return result, findings
+
+
+def _over(under: Dict[str, Any], over: Dict[str, Any], number: int) -> Tuple[Dict[str, Any], List[Finding]]:
+    """A policy over another; ``number`` counts policies from 1."""
+    if under and _headed(under) and _headed(over):
+        if (under.get("apiVersion"), under.get("kind")) != (over.get("apiVersion"), over.get("kind")):
+            detail = f"is {over.get('kind')} in policy {number} and {under.get('kind')} before it."
+            return under, [_wrong("kind", detail, "Give one kind.")]
+        return merged(under, over), []
+    if under and _headed(under):
+        return merged(under, {"spec": over}), []
+    if under and _headed(over):
+        return merged({"spec": under}, over), []
+    return merged(under, over), []
 
 
 def _headed(tree: Mapping[str, Any]) -> bool:

@@ -27,7 +27,10 @@ def judge(made: Mapping[str, Any], path: str) -> Iterator[Finding]:
     if policy is not MISSING and policy not in POLICIES:
         detail, remedy = f"is {str(policy)[:60]}: {' and '.join(POLICIES)} are allowed.", ""
         yield _wrong(f"{path}.spec.disruption.consolidationPolicy", detail, remedy)
-    if get(made, "spec.limits") is MISSING or GPU not in (get(made, "spec.limits") or {}):
+    limits = get(made, "spec.limits")
+    if limits not in (MISSING, None) and not isinstance(limits, Mapping):
+        yield _wrong(f"{path}.spec.limits", "is not a map.", f"Write {GPU} and the most GPUs that it may have.")
+    elif limits in (MISSING, None) or GPU not in limits:
         detail, remedy = f"has no {GPU}: the pool may grow without end.", "Set the most GPUs that it may have."
         yield Finding("policy.node-pool", WARNING, detail, path=f"{path}.spec.limits", remedy=remedy)
     taints = get(made, "spec.template.spec.taints")

@@ -210,6 +210,23 @@ def cuda_fits_the_driver(values: Values) -> Iterator[Finding]:
         yield Finding("policy.driver-too-old", ERROR, detail, path=path, remedy=remedy)
 
 
+# Folders of the system itself, and those below which nothing of ours can be.
+_SYSTEM = ("", "bin", "boot", "dev", "etc", "home", "lib", "lib64", "mnt", "opt", "proc", "root", "run", "sbin", "srv",
+           "sys", "tmp", "usr", "usr/bin", "usr/lib", "usr/lib64", "usr/local", "usr/sbin", "usr/share", "var",
+           "var/lib")  # fmt: skip
+_NEVER = ("boot", "dev", "proc", "sys")
+
+
+def cuda_has_a_folder_of_its_own(values: Values) -> Iterator[Finding]:
+    """A folder for each version and a link are put into it, so it is none that the system or others use."""
+    path = "cudaToolkit.installDir"
+    written = str(values[path] or "")
+    parts = [part for part in written.split("/") if part not in ("", ".")]
+    if values["cudaToolkit.enabled"] and written and ("/".join(parts) in _SYSTEM or parts[0] in _NEVER):
+        remedy = "Choose a folder of its own, such as /usr/local/nvidia/cuda."
+        yield _refused(path, f"is {written[:100]}, a folder of the system.", remedy)
+
+
 # -- versions --------------------------------------------------------------------------------------------------------
 
 
@@ -242,5 +259,6 @@ RULES: Tuple[Rule, ...] = (
     pod_labels_are_on,
     sharing_says_what_it_is_not,
     cuda_fits_the_driver,
+    cuda_has_a_folder_of_its_own,
     driver_branch_lives,
 )

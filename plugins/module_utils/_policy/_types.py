@@ -22,13 +22,13 @@ class Problem(NamedTuple):
 
 Check = Callable[[Key, Any], Iterator[Problem]]
 
-_QUANTITY = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+(\.\d*)?))?$")
-_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$")
-_DURATION = re.compile(r"^(0|(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?)$")
-_PERCENT = re.compile(r"^\d+%?$")
+_QUANTITY = re.compile(r"^[+-]?(\d+(\.\d*)?|\.\d+)(([KMGTPE]i)|[numkMGTPE]|([eE][+-]?\d+(\.\d*)?))?\Z")
+_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*\Z")
+_DURATION = re.compile(r"^(0|(\d+y)?(\d+w)?(\d+d)?(\d+h)?(\d+m)?(\d+s)?(\d+ms)?)\Z")
+_PERCENT = re.compile(r"^\d+%?\Z")
 _IMAGE = re.compile(r"[a-zA-Z0-9-]+")
-_VERSION = re.compile(r"^(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})$")
-_LABEL_NAME = re.compile(r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?$")
+_VERSION = re.compile(r"^(sha256:[0-9a-f]{64}|[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})\Z")
+_LABEL_NAME = re.compile(r"^([a-zA-Z0-9]([-a-zA-Z0-9.]*[a-zA-Z0-9])?/)?[a-zA-Z0-9]([-_.a-zA-Z0-9]{0,61}[a-zA-Z0-9])?\Z")
 
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
 _TOLERATION = {
@@ -259,7 +259,7 @@ def _env_source(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
     where, source = f"[{index}].valueFrom", item["valueFrom"]
     if item.get("value"):
         yield Problem(where, "does not go with value.", "Keep one of them.")
-    if not isinstance(source, Mapping) or len(source) != 1 or next(iter(source)) not in ENV_SOURCES:
+    if not isinstance(source, Mapping) or len(source) != 1 or not set(source) <= set(ENV_SOURCES):
         yield Problem(where, f"is no source of a value, allowed is one of {', '.join(ENV_SOURCES)}.")
         return
     ((kind, body),) = source.items()

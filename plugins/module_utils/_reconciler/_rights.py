@@ -51,8 +51,11 @@ NAMESPACED_KINDS = (
 WRITE = ("create", "patch", "delete")
 
 
-def cluster_rules(objects: Sequence[Object]) -> List[Rule]:
-    """Rules that hold in the whole cluster. ``objects``: all that a run may ever make, of any policy."""
+def cluster_rules(objects: Sequence[Object], former: Iterable[str] = ()) -> List[Rule]:
+    """Rules that hold in the whole cluster. ``objects``: all that a run may ever make, of any policy.
+
+    ``former``: kinds that earlier policies had, which a run looks for too.
+    """
     rules = [
         _rule("Node", ("get", "list", "watch", "patch")),
         # Pods that hold GPUs: a MIG layout is never changed under them.
@@ -62,7 +65,9 @@ def cluster_rules(objects: Sequence[Object]) -> List[Rule]:
         _rule("DaemonSet", ("list",)),
         _rule("Lease", ("list",), names=(OPERATOR_LEASE,)),
     ]
-    for kind in CLUSTER_KINDS:
+    # Policies have objects of further kinds, such as node pools of Karpenter.
+    further = [kind for kind in (*(str(o["kind"]) for o in objects), *former) if not resource(kind).namespaced]
+    for kind in dict.fromkeys((*CLUSTER_KINDS, *further)):
         names = sorted({str(o["metadata"]["name"]) for o in objects if o["kind"] == kind})
         rules.append(_rule(kind, ("list",)))
         if names:
@@ -73,7 +78,9 @@ def cluster_rules(objects: Sequence[Object]) -> List[Rule]:
     return rules
 
 
-def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()) -> List[Rule]:
+def namespace_rules(
+    objects: Sequence[Object], named: Iterable[Tuple[str, str]] = (), former: Iterable[str] = ()
+) -> List[Rule]:
     """Rules that hold in the operands' namespace. ``named``: kinds and names of the user's objects that a run reads."""
     kinds = list(dict.fromkeys([*NAMESPACED_KINDS, *(str(o["kind"]) for o in objects if _namespaced(o))]))
     rules = [_rule(kind, ("get", "list", *WRITE)) for kind in kinds if kind not in ("DaemonSet", "Deployment")]
@@ -88,16 +95,19 @@ def namespace_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] 
         _rule("Lease", ("create",)),
         _rule("Lease", ("get", "update"), names=(LEASE,)),
     ]
+    rules += [_rule(kind, ("list",)) for kind in former if resource(kind).namespaced and kind not in kinds]
     for kind, name in sorted(set(named)):
         if kind not in kinds:
             rules.append(_rule(kind, ("get",), names=(name,)))
     return rules
 
 
-def account_rules(objects: Sequence[Object], named: Iterable[Tuple[str, str]] = ()) -> Tuple[List[Rule], List[Rule]]:
+def account_rules(
+    objects: Sequence[Object], named: Iterable[Tuple[str, str]] = (), former: Sequence[str] = ()
+) -> Tuple[List[Rule], List[Rule]]:
     """The rules of the account in the whole cluster, and in the operands' namespace: each right once."""
-    wide = _rights([*cluster_rules(objects), *_granted(objects, "ClusterRole")])
-    here = _rights([*namespace_rules(objects, named), *_granted(objects, "Role")])
+    wide = _rights([*cluster_rules(objects, former), *_granted(objects, "ClusterRole")])
+    here = _rights([*namespace_rules(objects, named, former), *_granted(objects, "Role")])
     return _rules(_needed(wide, wide)), _rules(_needed(here, here | wide))
 
 

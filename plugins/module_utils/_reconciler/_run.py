@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._apply import Plan, owned, plan, rehearse
 from .._kube._resources import RECONCILER, STACK, Object, path
@@ -93,7 +93,8 @@ def _wanted(params: Mapping[str, Any], journal: Journal) -> List[Object]:
     journal.found["policy_hash"] = policy_hash(policy)
     documents = [s for s in params.get("policy_documents") or [] if s]
     source, _findings = merge([*documents, *([params["policy"]] if params.get("policy") else [])])
-    objects = [*makeable(policy, params["namespace"]), *_made(journal.request)]
+    former = former_kinds(journal.request.connection.find(path("Namespace", name=journal.request.namespace)))
+    objects = [*makeable(policy, params["namespace"]), *_made(journal.request, former)]
     named = [(item.kind, item.name) for item in named_by(policy)]
     wanted = Wanted(
         namespace=params["own_namespace"],
@@ -109,7 +110,7 @@ def _wanted(params: Mapping[str, Any], journal: Journal) -> List[Object]:
         tolerations=params.get("tolerations") or (),
         resources=params.get("resources"),
     )
-    return build(wanted, *account_rules(objects, named))
+    return build(wanted, *account_rules(objects, named, former))
 
 
 def makeable(policy: Policy, namespace: str) -> List[Object]:
@@ -127,10 +128,9 @@ def makeable(policy: Policy, namespace: str) -> List[Object]:
     return objects + [dict(item) for item in policy.extra_objects]
 
 
-def _made(request: Request) -> List[Object]:
+def _made(request: Request, former: Sequence[str]) -> List[Object]:
     """What is in the cluster of an earlier policy, by kind and name: the next run may have to take it away."""
-    space = request.connection.find(path("Namespace", name=request.namespace))
-    kinds = dict.fromkeys([*CLUSTER_KINDS, *former_kinds(space)])
+    kinds = dict.fromkeys([*CLUSTER_KINDS, *former])
     found = [o for kind in kinds for o in owned(request.connection, kind, deadline=request.deadline, scope=STACK).items]
     return [{"kind": o["kind"], "metadata": {"name": o["metadata"]["name"]}} for o in found]
 

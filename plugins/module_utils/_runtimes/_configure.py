@@ -202,7 +202,7 @@ def _note(job: Job, settings: Settings, journal: Journal) -> None:
     if job.proposal.earlier is not None:
         journal.note(note(job.label), job.proposal.earlier)
     if job.target.person and (job.activates or job.proposal.changes):
-        journal.note(_rootless.note(job.target.person.name), "")
+        journal.note(_rootless.note(job.target.person.name), _rootless.remembered(job.target.person))
     if job.target.restart_command and (job.activates or job.proposal.changes):
         journal.note(command(job.label), list(job.target.restart_command))
     if job.target.starter and job.target.running and (job.activates or job.proposal.changes):

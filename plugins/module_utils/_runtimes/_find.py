@@ -195,7 +195,10 @@ def _wrong_user(wish: Mapping[str, Any], path: str) -> List[Finding]:
         detail = f"{', '.join(given)}: a user's daemon has them in that user's home; leave them out beside user"
         return [Finding("no_user", ERROR, detail, path=f"{path}.user")]
     if _rootless.person(str(user)) is None:
-        detail = f"{user!r} is no user of this host with a home; root's own daemon is configured without user"
+        detail = (
+            f"{user!r} is no user of this host with a home apart from root's folders; root's own daemon is configured "
+            "without user"
+        )
         return [Finding("no_user", ERROR, detail, path=f"{path}.user")]
     return []
 

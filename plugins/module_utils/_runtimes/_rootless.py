@@ -24,6 +24,19 @@ CONFIG = ".config/docker/daemon.json"
 UNIT = "docker.service"
 NO_CGROUPS = "nvidia-container-cli.no-cgroups"
 _NOTE = "rootless:"
+# What root reads and writes. A home around or below one of these would lend that to its user.
+_OF_ROOT = (
+    "/boot",
+    "/dev",
+    "/etc",
+    "/proc",
+    "/run",
+    "/sys",
+    "/usr",
+    "/var/lib/gpufleet",
+    "/var/lib/rancher",
+    "/var/snap",
+)
 
 
 @dataclass(frozen=True)
@@ -50,14 +63,33 @@ class Person:
 
 
 def person(name: str) -> Optional[Person]:
-    """A user by name; None where the host has no such user. root's daemon is not rootless."""
+    """A user by name; None where the host has no such user with a home apart from what is root's. root's daemon is not
+    rootless."""
     try:
         found = pwd.getpwnam(name)
     except KeyError:
         return None
-    if not found.pw_uid or not posixpath.isabs(found.pw_dir) or found.pw_dir == "/":
+    if not found.pw_uid or not _is_home(found.pw_dir):
         return None
     return Person(found.pw_name, found.pw_uid, found.pw_gid, posixpath.normpath(found.pw_dir))
+
+
+def _is_home(path: str) -> bool:
+    if not posixpath.isabs(path):
+        return False
+    home = posixpath.normpath(path).rstrip("/") + "/"
+    return not any(home.startswith(f"{one}/") or f"{one}/".startswith(home) for one in _OF_ROOT)
+
+
+def remembered(who: Person) -> Dict[str, Any]:
+    """Value of that note: whose rights the way back takes, also where the user is gone by then."""
+    return {"home": who.home, "uid": who.uid, "gid": who.gid}
+
+
+def homes(notes: Mapping[str, Any]) -> Dict[str, Tuple[int, int]]:
+    """Homes in which daemons were configured, and the rights that are taken below each."""
+    values = [value for key, value in notes.items() if key.startswith(_NOTE) and isinstance(value, dict)]
+    return {str(one["home"]): (int(one["uid"]), int(one["gid"])) for one in values}
 
 
 def note(name: str) -> str:

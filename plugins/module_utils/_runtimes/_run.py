@@ -226,6 +226,8 @@ class _Run:
         targets, findings = _find.find(self._root, self._settings.runner, asked)
         self._result.findings += findings
         if asked is None:
+            for home, rights in _rootless.homes(self._settings.earlier).items():
+                self._files.people[home] = rights  # also of users who are gone, or who have another home now
             targets += _find.rootless(_rootless.noted(self._settings.earlier), self._settings.runner)
         for target in targets:
             if target.person:
@@ -387,7 +389,7 @@ class _Run:
     def _devices(self, jobs: Sequence[Job]) -> _selinux.Devices:
         wanted = self._params.get("selinux_devices")
         if not self._live:
-            return _selinux.Devices(None)
+            return _selinux.not_here(wanted)
         return _selinux.plan(self._files, wanted, any(job.name == "podman" for job in jobs))
 
     def _told(self, job: Job) -> Dict[str, Any]:

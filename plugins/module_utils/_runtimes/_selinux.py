@@ -71,6 +71,15 @@ def plan(files: Files, wanted: Optional[bool], podman: bool) -> Devices:
     return devices
 
 
+def not_here(wanted: Optional[bool]) -> Devices:
+    """For an image tree, and for a host that systemd does not run: the boolean is the running kernel's."""
+    if not wanted:
+        return Devices(None)
+    detail = "the boolean is set on a host that runs, by systemd; this is an image tree, or has none"
+    remedy = "Leave it out here, and set it on the running host"
+    return Devices(None, [Finding("no_selinux_boolean", ERROR, detail, "", "selinux_devices", remedy)])
+
+
 def back(notes: Mapping[str, Any], files: Files) -> List[Action]:
     """What gives the boolean back."""
     if NOTE not in notes or state(files) in (None, notes[NOTE]):

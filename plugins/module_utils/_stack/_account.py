@@ -9,7 +9,7 @@ rights of its work passes, such as the reconciler's.
 
 from __future__ import annotations
 
-from typing import Iterable, List, Sequence
+from typing import Any, Iterable, List, Mapping, Sequence, Set, Tuple
 
 from .._kube._apply import CREATE, DELETE, REPLACE, Step
 from .._kube._connection import ApiError, Connection
@@ -37,9 +37,23 @@ def lacking(
         return []
     needed = [*_of_steps(steps), *_of_nodes(nodes), *_of_a_run(namespace, wait)]
     roles = [step.wanted for step in steps if step.wanted is not None and step.ref.kind in ("ClusterRole", "Role")]
-    if not held.has(Right("escalate", RBAC, "clusterroles")):
-        needed += given_away(roles)
+    bound = {_bound_role(step) for step in steps}
+    needed += given_away(role for role in roles if not _may_give(held, role, bound))
     return findings_of(right for right in dict.fromkeys(needed) if not held.has(right))
+
+
+def _bound_role(step: Step) -> Tuple[str, str]:
+    """Kind and name of the role that a step binds; empty for other steps."""
+    found = (step.wanted or {}).get("roleRef") or {}
+    return str(found.get("kind", "")), str(found.get("name", ""))
+
+
+def _may_give(held: Held, role: Mapping[str, Any], bound: Set[Tuple[str, str]]) -> bool:
+    """Whether the account may make a role, and bind it where it does so, without holding what the role gives."""
+    kind, meta = str(role["kind"]), role["metadata"]
+    name, where = str(meta["name"]), str(meta.get("namespace") or "") if kind == "Role" else ""
+    verbs = ("escalate", "bind") if (kind, name) in bound else ("escalate",)
+    return all(held.has(Right(verb, RBAC, resource(kind).plural, where, name)) for verb in verbs)
 
 
 def _of_steps(steps: Sequence[Step]) -> List[Right]:

@@ -12,6 +12,7 @@ from .._kube._lists import list_objects
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, Ref, path
 from .._kube._watch import Mirror, Query, until
+from .._nodes._keys import MIG_STATE
 from .._nodes._mig_guard import Pod, gpu_pods, name_of
 from .._nodes._mig_pause import (
     FAILED,
@@ -19,6 +20,7 @@ from .._nodes._mig_pause import (
     SUCCESS,
     Patch,
     clients,
+    is_client,
     is_paused,
     owner,
     pause,
@@ -26,7 +28,7 @@ from .._nodes._mig_pause import (
     validators,
 )
 from .._nodes._stage import gaps_of, offers
-from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from ._facts import slim_node
 from ._journal import Journal
 from ._request import Progress, Request
@@ -66,11 +68,11 @@ class _Run:
         """Refuse, or cordon and pause, and wait until no pod holds a GPU. What fails is given back."""
         node = self._node()
         pods = self._pods()
-        users = gpu_pods(pods, self.request.namespace)
+        users = self._users(pods)
         self.journal.found.update(node=self.name, user_pods=sorted(map(name_of, users)), clients=[])
         self._refuse([*self._manager(pods), *self._busy(users)])
         patch = pause(node, self.outcome)
-        gone = validators(pods)
+        gone = validators(pods, self.request.namespace)
         evicted = users if self.user_pods == "evict" else []
         self.journal.expect(patch.actions())
         self.journal.expect(_removal("evict", pod, "it holds a GPU") for pod in evicted)
@@ -87,8 +89,7 @@ class _Run:
         return self.journal.result()
 
     def _manager(self, pods: Sequence[Pod]) -> List[Finding]:
-        """By its pod: the node's deploy label stays true where the manager is switched off."""
-        if not [pod for pod in pods if (pod["metadata"].get("labels") or {}).get("app") == MIG_MANAGER]:
+        if not _has_manager(pods):
             return []
         detail = "the MIG manager looks after its layout, and two programs must not change the same GPU"
         remedy = "Use gpu_nodes for it, or set migManager.enabled to false in the policy."
@@ -122,7 +123,7 @@ class _Run:
         with Mirror(self.connection, {"pods": query}) as mirror:
             pods = mirror.objects("pods")
             while True:
-                users = gpu_pods(pods, self.request.namespace)
+                users = self._users(pods)
                 if not users:
                     break
                 if limit.passed:
@@ -132,7 +133,7 @@ class _Run:
                     self._evict(users)
                 mirror.wait(min(_POLL, limit.left))
                 pods = mirror.objects("pods")
-            self._delete(validators(pods))
+            self._delete(validators(pods, self.request.namespace))
             limit = Deadline(self.request.stage_timeout)
             while self._held(mirror.objects("pods")):
                 if limit.passed:
@@ -140,8 +141,13 @@ class _Run:
                     raise self._late(f"{len(left)} GPU clients did not go away", left)
                 mirror.wait(min(_POLL, limit.left))
 
+    def _users(self, pods: Sequence[Pod]) -> List[Pod]:
+        """Pods that hold a GPU and that no paused label takes away."""
+        return [pod for pod in gpu_pods(pods, self.request.namespace) if not is_client(pod)]
+
     def _held(self, pods: Sequence[Pod]) -> List[str]:
-        left = [*clients(self._node(), pods), *(name_of(pod) for pod in gpu_pods(pods, self.request.namespace))]
+        holders = [name_of(pod) for pod in gpu_pods(pods, self.request.namespace)]
+        left = sorted({*clients(self._node(), pods), *holders})
         self.journal.found["clients"] = left
         if left:
             self.request.progress(f"{self.name}: waiting for {left[0]} to go")
@@ -181,7 +187,7 @@ class _Run:
                     raise
 
     def _take_back(self, error: Exception) -> None:
-        """The node as it was: clients never stay paused after a failure."""
+        """Labels and cordon as they were: clients never stay paused after a failure."""
         why = error.msg if isinstance(error, Failure) else str(error)
         try:
             patch_node(self.connection, self._node(), lambda live: resume(live, FAILED, why).body())
@@ -191,7 +197,9 @@ class _Run:
             self.journal.add_findings([Finding("mig.paused", WARNING, detail, f"Node/{self.name}", remedy=remedy)])
             raise Failure(f"{why} Node {self.name}: {detail}. {remedy}", self.journal.result()) from error
         if isinstance(error, Failure):
-            error.msg += " The node is as it was."
+            gone = [one.partition(" ")[2] for one in self.journal.done if one.startswith("evict ")]
+            stay = f", and evicted pods stay evicted: {', '.join(gone)}" if gone else ""
+            error.msg += f" Deploy labels and cordon of the node are as they were; {MIG_STATE} says failed{stay}."
 
     # --- And back -------------------------------------------------------------------------------------------------
 
@@ -200,6 +208,10 @@ class _Run:
         node = self._node()
         paused = is_paused(node)
         self.journal.found.update(node=self.name, user_pods=[], clients=[])
+        if not paused and _has_manager(self._pods()):
+            detail = "the MIG manager says in its labels how its layout is, so nothing is written"
+            self.journal.add_findings([Finding("mig.manager", INFO, detail, f"Node/{self.name}", "node")])
+            return self.journal.result()
         patch = resume(node, self.outcome, self.problem)
         self.journal.expect(patch.actions())
         if self.request.check:
@@ -249,6 +261,11 @@ class _Run:
         self.journal.add_findings(findings)
         if errors(findings):
             raise Failure(refusal(findings), self.journal.result(), self.journal.done, self.journal.remaining)
+
+
+def _has_manager(pods: Sequence[Pod]) -> bool:
+    """By its pod: the node's deploy label stays true where the manager is switched off."""
+    return any((pod["metadata"].get("labels") or {}).get("app") == MIG_MANAGER for pod in pods)
 
 
 def _removal(verb: str, pod: Pod, reason: str) -> Action:

@@ -56,7 +56,8 @@ def judge(items: Sequence[Object], nodes: Sequence[Object] = ()) -> Found:
         findings.append(_several(policies))
     if both:
         findings.append(_both(policies[0], clusters[0]))
-    used = not policies or bool((policies[0].get("spec") or {}).get("driver", {}).get("useNvidiaDriverCRD"))
+    driver = _spec(policies[0]).get("driver") if policies else None
+    used = not policies or (isinstance(driver, Mapping) and bool(driver.get("useNvidiaDriverCRD")))
     conflicts = _conflicts(drivers, nodes) if used else []
     findings += conflicts
     state = DISABLED if not used else CONFLICT if conflicts else ACTIVE

@@ -101,7 +101,10 @@ def test_clients_that_do_not_go_are_named_and_nothing_stays_paused(fleet) -> Non
         fleet.kubectl("delete", "pod", name, "-n", "default", "--grace-period=0", "--force", user="admin")
     assert failed["failed"]
     assert "1 GPU clients did not go away: default/held" in failed["msg"]
-    assert "The node is as it was." in failed["msg"]
+    assert (
+        "Deploy labels and cordon of the node are as they were; nvidia.com/mig.config.state says failed."
+        in failed["msg"]
+    )
     labels, notes, cordoned = seen(fleet)
     assert (labels, cordoned) == ({**before[0], STATE: "failed"}, before[2])
     assert "default/held" in notes["gpufleet.io/mig-problem"]
@@ -185,6 +188,8 @@ def test_nodes_of_the_mig_manager_and_nodes_that_are_not_there_are_refused(facts
     done = facts.stack({})
     assert not done["failed"], done["msg"]
     offset = facts.offset()
+    kept = facts.run("mig_node", node=NODE, state="resumed", outcome="failed", problem="no route")
+    assert (kept["failed"], kept["changed"]) == (False, False)
     refused = facts.run("mig_node", node=NODE, state="paused")
     assert "the MIG manager looks after its layout" in refused["msg"]
     missing = facts.run("mig_node", node="gpu-77", state="paused")

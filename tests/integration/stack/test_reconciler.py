@@ -20,7 +20,9 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._connection 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._objects import FILES, NAME
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.karpenter import karpenter_in
 from ansible_collections.gpufleet.nvidia.tests.testbed import audit
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
 
 IMAGE = "registry.example.com/gpufleet-ee:1.0"
 HOME = "gpufleet"
@@ -117,6 +119,27 @@ def test_after_a_change_of_policy_its_account_can_take_the_old_away(running: Fle
     assert denied(running, offset) == []
     assert running.get("RuntimeClass", "nvidia-old", "") is None
     assert running.get("PodDisruptionBudget", "one") is None
+
+
+@pytest.mark.rows("S27", "S42")
+def test_its_account_makes_changes_and_removes_node_pools_of_the_policy(running: Fleet, account: str) -> None:
+    mine = {"kubeconfig": account, "all_namespaces": False}
+    with karpenter_in(running):
+        objects = example()
+        installed = running.run("reconciler", image=IMAGE, policy={"extraObjects": objects})
+        assert not installed["failed"], installed["msg"]
+        offset = running.offset()
+        for limit in (64, 8):
+            objects[0]["spec"]["limits"]["nvidia.com/gpu"] = limit
+            done = running.stack({"extraObjects": objects}, **mine)
+            assert not done["failed"], done["msg"]
+            assert running.get("NodePool", "gpu", "")["spec"]["limits"] == {"nvidia.com/gpu": limit}
+        # The policy is without them now: what there is of the earlier one is this account's to remove.
+        assert not running.run("reconciler", image=IMAGE)["failed"]
+        gone = running.stack({}, **mine)
+        assert not gone["failed"], gone["msg"]
+        assert running.get("NodePool", "gpu", "") is None
+        assert denied(running, offset) == []
 
 
 def test_a_cron_job_of_the_policy_is_no_schedule_of_ours(running: Fleet) -> None:

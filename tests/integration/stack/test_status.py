@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _host_drivers
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
+from ansible_collections.gpufleet.nvidia.tests.integration.karpenter import karpenter_in
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
 
 KINDS = {
@@ -162,34 +163,9 @@ def test_the_cuda_toolkit_reaches_nodes_and_a_policy_without_it_takes_its_pods_a
     assert facts.get("DaemonSet", "gpufleet-cuda-toolkit") is None
 
 
-NODE_CLASS = {"type": "object", "required": ["group", "kind", "name"], "properties": {
-    name: {"type": "string", "minLength": 1} for name in ("group", "kind", "name")}}  # fmt: skip
-
-
-def karpenter(kind: str, group: str, plural: str) -> dict[str, Any]:
-    """A CRD like Karpenter's, as strict about the class of nodes."""
-    loose: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    spec = loose
-    if kind == "NodePool":
-        inner = {**loose, "required": ["nodeClassRef"], "properties": {"nodeClassRef": NODE_CLASS}}
-        spec = {**loose, "properties": {"template": {**loose, "properties": {"spec": inner}}}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    made_ = crd("ClusterPolicy")
-    made_["metadata"]["name"] = f"{plural}.{group}"
-    made_["spec"]["group"] = group
-    made_["spec"]["names"] = {"kind": kind, "plural": plural, "singular": kind.lower()}
-    made_["spec"]["versions"] = [{"name": "v1", "served": True, "storage": True, "schema": schema}]
-    return made_
-
-
 @pytest.mark.rows("S27")
 def test_a_node_pool_for_gpus_is_made_changed_and_taken_away_with_the_policy(facts: Fleet) -> None:
-    pools = (("NodePool", "karpenter.sh", "nodepools"), ("EC2NodeClass", "karpenter.k8s.aws", "ec2nodeclasses"))
-    names = [f"crd/{plural}.{group}" for _kind, group, plural in pools]
-    for pool in pools:
-        facts.kubectl("apply", "-f", "-", user="admin", text=json.dumps(karpenter(*pool)))
-    facts.kubectl("wait", "--for=condition=Established", *names, "--timeout=60s", user="admin")
-    try:
+    with karpenter_in(facts):
         objects = example()
         done = facts.stack({"extraObjects": objects})
         assert not done["failed"], done["msg"]
@@ -203,8 +179,6 @@ def test_a_node_pool_for_gpus_is_made_changed_and_taken_away_with_the_policy(fac
         assert not facts.stack({})["failed"]
         assert facts.get("NodePool", "gpu", namespace="") is None
         assert facts.get("EC2NodeClass", "gpu", namespace="") is None
-    finally:
-        facts.kubectl("delete", *names, "--timeout=60s", user="admin")
 
 
 @pytest.mark.rows("P130")

@@ -11,18 +11,21 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._dcgm_host import _packages
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._dcgm_host import _packages, _run
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host import _package_set
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Runner
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._journal import Journal
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._package_set import Asked
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._systemd import UnitState
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, errors
 from ansible_collections.gpufleet.nvidia.tests.helpers.faults import Died, Steps
 
 FOUR = "datacenter-gpu-manager-4"
 CORE, CUDA12, CUDA13, THREE = f"{FOUR}-core", f"{FOUR}-cuda12", f"{FOUR}-cuda13", "datacenter-gpu-manager"
 NEW, OLD = "1:4.6.0-1", "1:4.4.2-1"
+GONE = ("not-found", "inactive", "dead", "")
 
 
 class Shop:
@@ -208,3 +211,23 @@ def test_what_is_there_besides_keeps_up_and_what_came_with_us_for_another_cuda_g
     assert (choice.names, choice.leaves) == ((CORE, CUDA13), (CUDA12,))
     every = {CORE: NEW, f"{FOUR}-cuda-all": NEW}
     assert CUDA13 not in choose(13, "hopper", installed=every)[0].names
+
+
+@pytest.mark.rows("H085")
+@pytest.mark.parametrize("packages", ["dcgm", "none"])
+def test_what_came_goes_whatever_packages_says_by_then(
+    host: Host, monkeypatch: pytest.MonkeyPatch, packages: str
+) -> None:
+    host.run(asked())
+    assert host.shop.kept
+    shop: Any = host.shop
+    monkeypatch.setattr(_run.Units, "states", lambda _self, units: [UnitState(one, *GONE, False) for one in units])
+    monkeypatch.setattr(_run.Units, "reload", lambda _self: None)
+    monkeypatch.setattr(_run, "manager", lambda *_any: shop)
+    files = Files(host.root)
+    tools = _run.Tools(Runner(), files, lambda: True, lambda _files: _run.Facts())
+    params = {"packages": packages, "package_manager": "auto", "state": "absent"}
+    with Journal(files, "sample") as journal:
+        outcome = _run._Absent(params, False, lambda line: None, tools, journal).go()
+    assert outcome.result.changed
+    assert (host.shop.have, host.shop.kept) == ({}, set())

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failu
 from ..host_state import trees
 from .debian_host import GPUS, NEW, OLD, DebianHost
 from .machine import KERNEL, said
-from .test_run import files_of
+from .test_run import files_of, refused
 
 FIRST, SECOND = (f"/sys/bus/pci/devices/{bus}" for bus in GPUS)
 SECURE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -199,3 +199,46 @@ def test_with_secure_boot_accepted_the_key_is_registered_and_the_next_boot_loads
     assert "mok_enrolment_pending" in {one.id for one in outcome.result.findings}
     assert (host.version, any("confirmed at the console" in one for one in outcome.reboot)) == ("", True)
     assert "once-4711" not in str(outcome.as_dict()) + str(host.ran)
+
+
+@pytest.mark.rows("H045")
+def test_a_key_that_was_not_asked_for_yet_is_planned_and_its_password_judged_first(host: DebianHost) -> None:
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    told = ["is not enrolled"]
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} {told[-1]}\n")
+    host.answers["mokutil --generate-hash"] = said("input password: \n$6$abc$def\n")
+    host.answers["mokutil --import"] = said(rc=1, err="Failed to enroll new keys\n")
+    asked: dict[str, Any] = {"branch": 580, "accept": ["secure_boot"]}
+    for wrong in ("", "a\nb"):
+        found = refused(host, **asked, mok_password=wrong)
+        assert (found["mok_password"].path, found["mok_password"].severity) == ("mok_password", "error")
+    with pytest.raises(Failure, match="Failed to enroll new keys") as failure:
+        host.go(**asked, mok_password="once-4711")
+    assert "Nothing has been changed" not in failure.value.msg
+    assert "mok" in failure.value.remaining
+    host.answers["mokutil --import"] = lambda argv: (told.append("is already in the enrollment request"), said())[1]
+    outcome = host.go(**asked, mok_password="once-4711")
+    assert [action.id for action in outcome.result.plan] == ["mok"]
+    host.ran.clear()
+    again = host.go(**asked)
+    assert (again.result.changed, host.writes()) == (False, [])
+    assert "mok_enrolment_pending" in {one.id for one in again.result.findings}
+
+
+def test_updates_that_are_commented_out_are_off(host: DebianHost) -> None:
+    host.put("/etc/apt/apt.conf.d/20auto-upgrades", '// APT::Periodic::Unattended-Upgrade "1";\n')
+    host.put("/etc/dnf/automatic.conf", "# apply_updates = yes\n")
+    assert "unattended" not in seen(host, hold=False)
+
+
+@pytest.mark.rows("H045")
+def test_an_unsigned_module_is_planned_to_be_built_anew_where_only_signed_ones_are_loaded(host: DebianHost) -> None:
+    host.offer(OLD).have(OLD).go(branch=580)
+    assert host.go(check=True, branch=580).result.plan == []
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} is already enrolled\n")
+    plan = host.go(check=True, branch=580).result.plan
+    assert [(one.id, "is not signed" in one.reason) for one in plan] == [("build", True)]
+    place = host.root / f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+    place.write_bytes(host.module(version=OLD, license="Dual MIT/GPL", signer="us"))
+    assert host.go(check=True, branch=580).result.plan == []

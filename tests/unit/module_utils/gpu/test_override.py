@@ -56,7 +56,11 @@ def test_a_layout_without_a_label_is_told_of_what_the_manager_would_apply(files:
     files.write(_override.FILE, BEFORE)
     for label in ("", "two words", 'x"\nExecStart=/bin/sh'):
         planned = _override.plan(files, label)
-        assert (planned.text, planned.actions, [one.id for one in planned.findings]) == ("", [], ["mig.manager-label"])
+        assert (planned.text, planned.actions, [one.id for one in planned.findings]) == (
+            None,
+            [],
+            ["mig.manager-label"],
+        )
         assert "all-disabled" in planned.findings[0].detail
 
 
@@ -80,3 +84,59 @@ def test_a_run_writes_the_label_once_and_check_mode_does_not(host_with) -> None:
     assert "all-balanced" in (root.text(_override.FILE) or "")
     assert [check.id for check in done.result.verified if not check.ok] == []
     assert not host.run(name="all-balanced").result.changed
+
+
+def line(label: str) -> str:
+    return f'Environment="{_override.VARIABLE}={label}"\n'
+
+
+@pytest.mark.rows("MH-03")
+def test_the_last_line_counts_as_for_systemd(files: Files) -> None:
+    files.write(_override.FILE, "[Service]\n" + line("b") + line("a"))
+    planned = _override.plan(files, "b")
+    assert [(one.before, one.after) for one in planned.actions] == [("a", "b")]
+    planned.write(files)
+    assert files.text(_override.FILE) == "[Service]\n" + line("b") * 2
+
+
+@pytest.mark.rows("MH-03")
+@pytest.mark.parametrize(
+    "before", [BEFORE, "", "[Service]\n" + line("b") + "Environment=MIG_PARTED_SELECTED_CONFIG=a\nNice=5\n", "Nice=5\n"]
+)
+def test_what_was_there_before_the_first_run_is_given_back(files: Files, before: str) -> None:
+    files.write(_override.FILE, before)
+    for label in ("all-balanced", "all-1g.10gb"):
+        assert _override.plan(files, label).write(files)
+    back = _override.plan_back(files)
+    assert [one.verb for one in back.actions] == ["restore"]
+    back.write(files)
+    assert files.text(_override.FILE) == before
+
+
+@pytest.mark.rows("MH-03")
+@pytest.mark.parametrize(
+    "note", ["", "{", "[]", '{"label": "x"}', '{"label": "x", "line": "ExecStart=/bin/sh"}', "[" * 99999]
+)
+def test_a_label_that_is_not_ours_stays(files: Files, note: str) -> None:
+    files.write(_override.FILE, line("x"))
+    files.make_folder(str(Path(_override.NOTE).parent))
+    files.write(_override.NOTE, note)
+    assert _override.plan_back(files) == _override.Override()
+    assert _override.plan(files, "y").write(files)
+    files.write(_override.FILE, line("z"))  # somebody else's since
+    assert _override.plan_back(files) == _override.Override()
+
+
+@pytest.mark.rows("MH-03")
+def test_absent_gives_the_label_back(host_with) -> None:
+    host = host_with("H200-SXM5-141GB")
+    root = Files(Root(str(host.root)))
+    root.make_folder(str(Path(_override.FILE).parent))
+    root.write(_override.FILE, BEFORE)
+    host.run(name="all-balanced")
+    planned = host.run(check=True, state="absent")
+    assert "mig-manager" in [one.id for one in planned.result.plan]
+    done = host.run(state="absent")
+    assert (root.text(_override.FILE), root.exists(_override.NOTE)) == (BEFORE, False)
+    assert [check.id for check in done.result.verified if not check.ok] == []
+    assert not host.run(state="absent").result.changed

@@ -54,7 +54,7 @@ def asking(**resources: Any) -> dict[str, Any]:
             True,
         ),
         (pod(metadata={"namespace": "gpu-operator"}), False),
-        (pod(metadata={"labels": {"app": "nvidia-device-plugin-validator"}}), False),
+        (pod(metadata={"labels": {"app": "nvidia-device-plugin-validator"}}), True),
         (pod(metadata={"labels": {"app": "train"}}), True),
     ],
 )

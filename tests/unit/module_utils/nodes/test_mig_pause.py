@@ -133,7 +133,7 @@ def test_a_layout_that_is_there_already_changes_no_label_but_the_state() -> None
 
 
 def test_a_memory_that_cannot_be_read_gives_nothing_back_and_breaks_nothing() -> None:
-    for text in ("{", "[]", '{"labels": 1}'):
+    for text in ("{", "[]", '{"labels": 1}', "[" * 99999):
         live = node(notes={MEMORY: text}, device_plugin=PAUSED)
         back = patched(live, resume(live, FAILED))
         assert (deploy(back), back["metadata"]["annotations"]) == ({"device-plugin": PAUSED}, {})
@@ -148,9 +148,11 @@ def test_a_plan_tells_what_a_person_cares_about() -> None:
     ]
 
 
-def pod(name: str, app: str = "", selector: dict[str, str] | None = None, owned: str = "") -> dict[str, Any]:
+def pod(
+    name: str, app: str = "", selector: dict[str, str] | None = None, owned: str = "", namespace: str = "ns"
+) -> dict[str, Any]:
     owners = [{"kind": owned, "controller": True}] if owned else []
-    meta = {"name": name, "namespace": "ns", "labels": {"app": app}, "ownerReferences": owners}
+    meta = {"name": name, "namespace": namespace, "labels": {"app": app}, "ownerReferences": owners}
     return {"metadata": meta, "spec": {"nodeSelector": selector or {}}}
 
 
@@ -167,5 +169,11 @@ def test_clients_are_known_by_their_app_and_by_the_selector_of_others() -> None:
     assert clients(live, pods) == ["ns/a", "ns/c"]
     assert clients(node(device_plugin="true"), pods) == []
     listed = [*pods, pod("f", _mig_pause.VALIDATORS[0])]
-    assert [one["metadata"]["name"] for one in validators(listed)] == ["f"]
+    assert [one["metadata"]["name"] for one in validators(listed, "ns")] == ["f"]
     assert [owner(pod("x", owned=kind)) for kind in ("", "DaemonSet")] == ["", "DaemonSet"]
+
+
+@pytest.mark.rows("MH-02", "S20")
+def test_a_users_pod_with_the_label_of_a_validator_is_not_deleted() -> None:
+    users = pod("train", _mig_pause.VALIDATORS[0], namespace="team")
+    assert validators([users, pod("f", _mig_pause.VALIDATORS[0])], "ns") == [pod("f", _mig_pause.VALIDATORS[0])]

@@ -349,3 +349,19 @@ def test_of_a_node_that_mps_cannot_serve_the_daemon_is_named_and_not_the_plugin_
     at = stage_of(up(values, spec, seconds=300, nodes={"*": {"crash": {"mps-control-daemon-ctr": said}}}))
     assert (at.stuck, at.failed) == ("MPS", True)
     assert at.trouble.startswith("the node's boards do not tell their device numbers")
+
+
+@pytest.mark.rows("S35")
+@pytest.mark.parametrize(
+    "folder", ["/", "//", "/./", "/usr", "/usr/", "/usr//local", "/var/lib", "/opt", "/dev/shm/cuda"]
+)
+def test_a_toolkit_has_a_folder_of_its_own(folder: str) -> None:
+    policy, findings = load({"cudaToolkit": {"enabled": True, "installDir": folder}})
+    assert policy is None
+    assert [finding.path for finding in findings if finding.severity == "error"] == ["cudaToolkit.installDir"]
+
+
+@pytest.mark.rows("S35")
+@pytest.mark.parametrize("folder", ["", "/usr/local/cuda", "/opt/cuda", "/var/lib/cuda"])
+def test_folders_that_are_nobody_elses_can_hold_toolkits(folder: str) -> None:
+    assert load({"cudaToolkit": {"enabled": True, "installDir": folder}})[0] is not None

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _build, _driver, _scripts
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _build, _cuda_toolkit, _driver, _scripts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._driver_groups import by_os
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import cluster, policy_of
 
@@ -228,3 +228,31 @@ def test_a_module_is_built_once_the_driver_is_installed_and_loaded(node: Node, k
     done = node.run(made[0]["args"][0], shell="bash")
     assert done.stdout.splitlines()[-1] == "ran install", done.stderr
     assert node.log == ["slept 10", "slept 10"]
+
+
+@pytest.mark.rows("S35")
+def test_a_toolkit_that_is_on_a_node_is_never_taken_from_under_its_pods(tmp_path: Path) -> None:
+    """NVIDIA's images need no file of versions; a folder with its name is whole, a partial one is made anew."""
+    source, place = tmp_path / "image", tmp_path / "host"
+    (source / "bin").mkdir(parents=True)
+    (source / "bin/nvcc").write_text("first")
+    (place / "13.0.partial").mkdir(parents=True)
+    (place / "13.0.partial/half").touch()
+    script = _cuda_toolkit.COPY.replace("/usr/local/cuda", str(source)).replace(_cuda_toolkit.INSIDE, str(place))
+
+    def copy(version: str) -> None:
+        environment = {"PATH": os.environ["PATH"], "TOOLKIT_VERSION": version}
+        subprocess.run(["sh", "-c", script], env=environment, check=True, timeout=20)
+
+    copy("13.0")
+    mounted = os.open(place / "13.0", os.O_RDONLY)
+    try:
+        (source / "bin/nvcc").write_text("second")
+        copy("13.0")
+        assert os.listdir(mounted) == ["bin"]
+    finally:
+        os.close(mounted)
+    copy("13.1")
+    assert sorted(os.listdir(place)) == ["13.0", "13.1", "current"]
+    assert os.readlink(place / "current") == "13.1"
+    assert [(place / name / "bin/nvcc").read_text() for name in ("13.0", "13.1")] == ["first", "second"]

@@ -13,7 +13,9 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import ClusterFacts, NodeFacts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import ERROR
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._cuda import cuda_of, tag_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import load, merge
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._tree import put
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import with_nodes
 
 GPU_NODE = NodeFacts(
@@ -86,3 +88,29 @@ def test_a_text_larger_than_any_policy_is_refused() -> None:
     _merged, findings = merge([{"driver": {"version": "a" * 10_000_000}}])
     assert [finding.severity for finding in findings] == [ERROR]
     assert len(findings[0].sentence()) < 1_000
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        ("cudaToolkit.version", "13.0"),
+        ("driver.version", "580.159.04"),
+        ("operator.runtimeClass", "nvidia"),
+        ("daemonsets.rollingUpdate.maxUnavailable", "10%"),
+        ("dcgmExporter.serviceMonitor.interval", "15s"),
+    ],
+)
+def test_a_line_end_behind_a_value_is_no_part_of_it(path: str, value: str) -> None:
+    def read(text: str) -> list[str]:
+        values: dict[str, Any] = {"cudaToolkit": {"enabled": True}}
+        put(values, path, text)
+        return [finding.path for finding in load(values)[1] if finding.severity == ERROR]
+
+    assert read(value) == []
+    assert read(value + "\n") == [path]
+
+
+@pytest.mark.parametrize("version", ["13.0\n", "13.0.1\n"])
+def test_no_tag_is_made_of_a_version_with_a_line_end(version: str) -> None:
+    assert tag_of(version) == version
+    assert cuda_of(version) == ""

@@ -58,6 +58,10 @@ def test_the_pool_that_people_wrote_is_answered_with_the_key_that_v1_wants() -> 
         (lambda spec: spec["disruption"].update(consolidationPolicy="Always"),
          f"{SPEC}.disruption.consolidationPolicy", "error"),
         (lambda spec: spec.pop("limits"), f"{SPEC}.limits", "warning"),
+        (lambda spec: spec.update(limits=None), f"{SPEC}.limits", "warning"),
+        (lambda spec: spec.update(limits=5), f"{SPEC}.limits", "error"),
+        (lambda spec: spec.update(limits=True), f"{SPEC}.limits", "error"),
+        (lambda spec: spec.update(limits=["nvidia.com/gpu"]), f"{SPEC}.limits", "error"),
         (lambda spec: spec["template"]["spec"].pop("taints"), f"{SPEC}.template.spec.taints", "warning"),
     ],
 )  # fmt: skip

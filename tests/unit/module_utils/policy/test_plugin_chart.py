@@ -93,7 +93,7 @@ def test_a_tag_alone_keeps_the_image_and_discovery_can_be_left_out() -> None:
     ("values", "path", "words"),
     [
         ({"config": {"map": {"a": SHARE}, "name": "b"}}, "config.name", "together"),
-        ({"config": {"map": {"a": SHARE, "b": SHARE}}}, "config.default", "several configurations: a, b"),
+        ({"config": {"map": {"a": SHARE, "b": SHARE}}}, "config.default", "one of the configurations: a, b"),
         ({"config": {"map": "a"}}, "config.map", "not a map"),
         ({"config": 3, "migStrategy": "none"}, "config", "not a map"),
         ({"migStrategy": "some"}, "mig.strategy", "some"),
@@ -142,3 +142,99 @@ def test_other_forms_are_not_taken_for_it_and_more_can_be_laid_over_it() -> None
     )
     assert both.mig_strategy == "none"
     assert both.device_plugin.config.default == "four"
+
+
+@pytest.mark.rows("PLG-09")
+def test_an_image_without_a_tag_is_taken_with_the_tag_of_the_release() -> None:
+    usual = container_of(pod_of(good({"migStrategy": "none"}), PLUGIN), "nvidia-device-plugin")["image"]
+    own = good({"migStrategy": "none", "image": {"repository": "mirror.example.com:5000/nvidia/k8s-device-plugin"}})
+    image = container_of(pod_of(own, PLUGIN), "nvidia-device-plugin")["image"]
+    assert image == "mirror.example.com:5000/nvidia/k8s-device-plugin:" + usual.rpartition(":")[2]
+
+
+@pytest.mark.rows("PLG-09")
+@pytest.mark.parametrize("name", ["k8s-device-plugin", "/k8s-device-plugin", "mirror.example.com/"])
+@pytest.mark.parametrize("tag", ["", "v0.19.0"])
+def test_an_image_that_cannot_be_split_is_refused(name: str, tag: str) -> None:
+    policy, found = read({"migStrategy": "none", "image": {"repository": name, "tag": tag}})
+    assert policy is None
+    assert [finding.path for finding in found if finding.severity == "error"] == ["image.repository"]
+
+
+@pytest.mark.rows("PLG-09")
+@pytest.mark.parametrize(
+    ("values", "path", "words"),
+    [
+        ({"devicePlugin": {"enabledd": True}}, "devicePlugin.enabledd", "mean devicePlugin.enabled?"),
+        ({"devicePlugin": {"enabled": "yes"}}, "devicePlugin.enabled", "not true or false"),
+        ({"gfd": {"enabld": True}}, "gfd.enabld", "mean gfd.enabled?"),
+        ({"gfd": [1]}, "gfd", "not a map"),
+        ({"config": {"maap": {}}}, "config.maap", "mean config.map?"),
+        ({"config": {"fallbackStrategies": ["first"]}}, "config.fallbackStrategies", "has first"),
+        ({"config": {"fallbackStrategies": "empty"}}, "config.fallbackStrategies", "not a list"),
+        ({"image": {"tagg": "v1"}}, "image.tagg", "mean image.tag?"),
+        ({"image": {"tag": 0.2}}, "image.tag", "not a text"),
+        ({"image": [1]}, "image", "not a map"),
+        ({"updateStrategy": "OnDelete"}, "updateStrategy", "not a map"),
+        ({"updateStrategy": {"rollingUpdate": 1}}, "updateStrategy.rollingUpdate", "not a map"),
+        ({"updateStrategy": {"rollingUpdate": {"maxUnavailabel": 1}}}, "updateStrategy.rollingUpdate.maxUnavailabel",
+         "mean updateStrategy.rollingUpdate.maxUnavailable?"),
+        ({"cdi": {"enabled": True}}, "cdi.enabled", "no such key"),
+    ],
+)  # fmt: skip
+def test_keys_and_kinds_below_the_top_are_checked(values: dict[str, Any], path: str, words: str) -> None:
+    policy, found = read({"migStrategy": "none", **values})
+    assert policy is None
+    (error,) = [finding for finding in found if finding.severity == "error"]
+    assert error.path == path
+    assert words in error.sentence()
+
+
+@pytest.mark.rows("PLG-09")
+def test_what_is_below_the_top_without_effect_is_told_and_nulls_are_as_if_not_there() -> None:
+    values = {"migStrategy": "none", "gfd": {"securityContext": {"privileged": True}, "sleepInterval": None},
+              "image": None, "config": {"name": None}, "devicePlugin": {"enableHostNetwork": False}}  # fmt: skip
+    policy, found = read(values)
+    assert policy is not None
+    assert [finding.path for finding in found if finding.id == "policy.no-effect"] == ["gfd.securityContext"]
+
+
+@pytest.mark.rows("PLG-09")
+@pytest.mark.parametrize(
+    ("names", "fallbacks", "default"),
+    [
+        (["default", "b"], ["empty"], ""),
+        (["a", "b"], ["named", "single", "empty"], ""),
+        (["a"], ["named", "single"], "a"),
+        (["a"], ["empty", "single"], ""),
+    ],
+)
+def test_fallbacks_choose_the_configuration_in_their_order(
+    names: list[str], fallbacks: list[str], default: str
+) -> None:
+    policy = good({"config": {"map": dict.fromkeys(names, SHARE), "fallbackStrategies": fallbacks}})
+    assert policy.device_plugin.config.default == default
+
+
+@pytest.mark.rows("PLG-09")
+@pytest.mark.parametrize(
+    "over",
+    [{"image": {"tag": "v0.18.2"}}, {"tolerations": []}, {"priorityClassName": "x"}, {"config": {"default": "a"}}],
+)
+@pytest.mark.parametrize("turned", [False, True])
+def test_files_of_one_set_of_values_are_of_one_form(over: dict[str, Any], turned: bool) -> None:
+    files = [{"migStrategy": "mixed", "config": {"map": {"a": SHARE, "default": SHARE}}}, over]
+    assert good(*files[:: -1 if turned else 1]).mig_strategy == "mixed"
+
+
+@pytest.mark.rows("PLG-09")
+@pytest.mark.parametrize(
+    "under", [{"driver": {"enabled": False}}, {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "spec": {}}]
+)
+def test_a_key_of_its_chart_over_another_form_is_an_unknown_key(under: dict[str, Any]) -> None:
+    policy, found = read(under, {"migStrategy": "mixed"})
+    assert policy is None
+    errors = [finding for finding in found if finding.severity == "error"]
+    assert [(finding.id, finding.path.rpartition(".")[2]) for finding in errors] == [
+        ("policy.unknown-key", "migStrategy")
+    ]

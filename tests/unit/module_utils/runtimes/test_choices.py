@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import pwd
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +28,18 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes import (
     _rootless,
     _selinux,
 )
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._configure import Job, Settings, prepare, prove
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._configure import (
+    Job,
+    Settings,
+    carry_out,
+    prepare,
+    prove,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._daemons import Daemon, differences
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._find import Target
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._reader import FilesReader
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._toml import parse
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._types import HEADER, Proposal, Wanted
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._types import HEADER, Change, Proposal, Wanted
 from ansible_collections.gpufleet.nvidia.tests.helpers.runtime_cases import RUNC, P, runtime
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.runtimes.test_cases import BUILT_IN, Given
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.runtimes.test_trees import (
@@ -242,6 +251,16 @@ def test_what_selinux_refuses_is_told(
     assert ([one.id for one in devices.findings], devices.actions) == (told, [])
 
 
+@pytest.mark.rows("RT-09")
+def test_the_boolean_of_an_image_tree_is_refused_and_nothing_is_written(image: Image) -> None:
+    containerd(image)
+    before = image.state()
+    with pytest.raises(Failure, match=r"selinux_devices: .*on a host that runs"):
+        image.run(selinux_devices=True)
+    assert image.state() == before
+    assert image.run(selinux_devices=False).result.changed
+
+
 # --- Docker without root ----------------------------------------------------------------------------------------------
 
 ALICE = _rootless.Person("alice", 1000, 1001, "/home/alice")
@@ -280,6 +299,43 @@ def test_a_users_files_are_touched_with_that_users_rights(image: Image, monkeypa
     with pytest.raises(Failure, match=r"no plain file"):
         files.read("/home/alice/folder")
     assert said == rights  # given back after a failure too
+
+
+@pytest.mark.rows("H074")
+@pytest.mark.parametrize("home", ["/", "//", "/var", "/var/lib", "/var/lib/gpufleet/x", "/etc", "/usr/sbin", "here"])
+def test_a_home_that_would_lend_what_is_roots_is_refused(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: pwd.struct_passwd((name, "x", 1000, 1001, "", home, "/bin/sh")))
+    assert _rootless.person("alice") is None
+
+
+@pytest.mark.rows("H074")
+@pytest.mark.parametrize("home", ["/home/alice", "/var/lib/alice", "/srv/a"])
+def test_other_homes_are_taken(monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: pwd.struct_passwd((name, "x", 1000, 1001, "", home, "/bin/sh")))
+    assert _rootless.person("alice") == _rootless.Person("alice", 1000, 1001, home)
+
+
+@pytest.mark.rows("H074")
+def test_the_way_back_takes_the_rights_of_a_user_who_is_gone(image: Image, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(Root(str(image.root)))
+    image.put("home/gone/.config/docker/daemon.json", "{}")
+    settings = Settings(Wanted(), files, FilesReader(files), lambda line: None)
+    who = _rootless.Person("gpufleet-gone", 1000, 1001, "/home/gone")
+    target = Target("docker", who.config, "", person=who)
+    change = Change(who.config, "{}", '{"runtimes": {}}', "as asked")
+    with Journal(files, "container_toolkit") as journal:
+        carry_out(Job(target, None, Proposal([change])), settings, journal)
+    lent: list[tuple[int, int]] = []
+
+    @contextlib.contextmanager
+    def as_person(uid: int, gid: int) -> Iterator[None]:
+        lent.append((uid, gid))
+        yield
+
+    monkeypatch.setattr(_rootless, "as_person", as_person)
+    image.run(state="absent")
+    assert image.text("home/gone/.config/docker/daemon.json") == "{}"
+    assert set(lent) == {(1000, 1001)}
 
 
 @pytest.mark.rows("H074")

@@ -105,6 +105,28 @@ def test_roles_can_be_given_by_who_holds_them_or_may_escalate() -> None:
     assert ask([made], [], [own, rule("rbac.authorization.k8s.io", "clusterroles", "escalate")]) == {}
 
 
+@pytest.mark.rows("S30")
+@pytest.mark.parametrize(
+    ("kind", "namespace", "roles"), [("ClusterRole", "", "clusterroles"), ("Role", SPACE, "roles")]
+)
+def test_roles_that_are_bound_too_need_both_verbs_on_their_own_kind(kind: str, namespace: str, roles: str) -> None:
+    rules = [{"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]}]
+    steps = [
+        step(CREATE, kind, "r", namespace, rules=rules),
+        step(CREATE, f"{kind}Binding", "r", namespace, roleRef={"kind": kind, "name": "r"}),
+    ]
+    group = "rbac.authorization.k8s.io"
+    own = [rule(group, f"{plural}{more}", "create", "patch")
+           for plural in ("role", "clusterrole") for more in ("s", "bindings")]  # fmt: skip
+    other = "roles" if roles == "clusterroles" else "clusterroles"
+    for verbs, resource in (((), roles), (("escalate",), roles), (("bind",), roles), (("escalate", "bind"), other)):
+        (said,) = ask(steps, [], [*own, rule(group, resource, *verbs)]).values()
+        assert "cannot give the operands the right to get" in said
+    assert ask(steps, [], [*own, rule(group, roles, "escalate", "bind")]) == {}
+    assert ask(steps, [], [*own, rule(group, roles, "escalate", "bind", names=["r"])]) == {}
+    assert ask(steps[:1], [], [*own, rule(group, roles, "escalate")]) == {}
+
+
 def test_nothing_follows_where_the_server_cannot_tell_or_other_namespaces_are_meant() -> None:
     steps = [step(UPDATE, "DaemonSet", "a", SPACE)]
     assert ask(steps, [], [], incomplete=True) == {}

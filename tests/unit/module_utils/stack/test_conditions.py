@@ -145,3 +145,9 @@ def test_an_objects_own_state_and_the_reason_of_the_true_condition_are_told() ->
     assert (one["state"], one["reason"], one["message"]) == ("notReady", "OperandNotReady", "state-driver")
     (other,) = judge([driver("d")]).rows
     assert (other["state"], other["reason"], other["counts"]) == ("", "", "active")
+
+
+@pytest.mark.rows("STA-03")
+@pytest.mark.parametrize("spec", [None, {}, {"driver": None}, {"driver": "x"}, {"driver": {}}])
+def test_a_policy_without_a_driver_block_uses_no_nvidia_drivers(spec: Any) -> None:
+    assert counts(policy("a", EARLY, spec=spec), driver("d")) == ({"a": "active", "d": "disabled"}, [])
