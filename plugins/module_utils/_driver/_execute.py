@@ -9,7 +9,7 @@ What fails between the first touch of the old driver and the proof of the new on
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._gpu._nvml import Opener
@@ -22,7 +22,7 @@ from .._host._packages._exchange import Exchange
 from .._host._packages._shared import INSTALL
 from .._host._packages._sources import set_up
 from .._host._systemd import Units
-from .._plan import Action, Failure, Finding, Result
+from .._plan import ERROR, Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
 from ._catalog import PackageSet
 from ._origin import of_driver, upstream
@@ -59,6 +59,7 @@ class Todo:
     sources: Mapping[str, Optional[str]] = field(default_factory=dict)
     source: str = ""
     files: Mapping[str, Optional[str]] = field(default_factory=dict)
+    files_before: Mapping[str, Optional[str]] = field(default_factory=dict)
     runfile: bool = False
     initramfs: str = ""
     reload: bool = False
@@ -73,6 +74,51 @@ class Todo:
     persistenced: bool = False
     password: str = ""
     actions: List[Action] = field(default_factory=list)
+
+
+def completed(packages: Packages, what: Exchange, manager: Manager, runner: Runner) -> Tuple[Exchange, Tuple[str, ...]]:
+    """The transaction with the dependencies that have to be named, and what it would remove unasked. Writes nothing.
+
+    Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version.
+    """
+    pins = dict(what.pins)
+    for _round in range(_ROUNDS):
+        what = replace(what, pins=pins)
+        outlook = _exchange.foresee(manager.name, runner, what)
+        strays = [name for name, one in of_driver(outlook.comes).items() if upstream(one) != packages.version]
+        strays = [name for name in strays if name not in pins]
+        found = manager.candidates(strays)
+        fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
+        more = {name: versions[0] for name, versions in fits.items() if versions}
+        if not more:
+            break
+        pins = {**pins, **more}
+    return what, tuple(name for name in outlook.goes if name not in what.remove)
+
+
+def goes_too(packages: Packages, manager: Manager, runner: Runner) -> List[Finding]:
+    """Packages of others that the driver would push out, as far as that can be told before anything is set up."""
+    what = Exchange({**packages.first, **packages.pins}, tuple(packages.remove), packages.version)
+    try:
+        others = completed(packages, what, manager, runner)[1]
+    except Failure:  # it may need what is set up first; what stays wrong then ends the run before the driver is touched
+        return []
+    if not others:
+        return []
+    return [
+        Finding(
+            "removes_others",
+            ERROR,
+            _pushed_out(others, what),
+            "",
+            "driver.packages",
+            "Remove it first, if nothing needs it",
+        )
+    ]
+
+
+def _pushed_out(others: Sequence[str], what: Exchange) -> str:
+    return f"{', '.join(others)} would be removed too, since it cannot be beside {', '.join(list(what.pins)[:5])}"
 
 
 @dataclass
@@ -95,7 +141,10 @@ class Work:
 
     def __init__(self, todo: Todo, host: Host) -> None:
         self._todo, self._host = todo, host
-        self._touched = self._loading = False
+        self._touched = self._loading = self._freed = False
+        self._owed = REBUILD in host.journal.notes()
+        self._rivals: List[str] = []  # modules of other drivers that were unloaded
+        self._runfile = ""  # what became of the driver of NVIDIA's installer
         self._unloaded: List[str] = []
         self.done: List[str] = []
         self.wrong: List[str] = []
@@ -107,11 +156,10 @@ class Work:
         try:
             self._ready()
         except Failure as failure:
-            if "stream" in self.done:
-                _streams.enable(self._host.runner, MODULE, self._todo.seen.stream)
+            now = self._unready()
             if fresh and not self.done:
                 self._host.journal.give_back()
-            raise self._stopped(failure.msg, "The driver has not been touched.") from None
+            raise self._stopped(failure.msg, f"The driver has not been touched. {now}".rstrip()) from None
         try:
             self._exchange()
         except Failure as failure:
@@ -148,6 +196,7 @@ class Work:
             self._did("stream")
         if todo.packages.first:
             host.progress(f"{host.manager.name}: installing what the driver needs")
+            self._freed = True
             self._free([*todo.packages.first, *self._old_pinning])
             first = Exchange(todo.packages.first, self._old_pinning)
             _exchange.carry_out(host.manager.name, host.runner, first)
@@ -155,26 +204,51 @@ class Work:
         headers = _kernel.headers_missing(host.files, todo.kernel) if todo.wanted.build and self._what.pins else None
         if headers:
             raise Failure(headers)
+        if not self._what.empty:
+            self._complete()
         if self._what.pins:
             host.progress(f"{host.manager.name}: downloading driver {todo.packages.version}")
-            self._complete()
             _exchange.download(host.manager.name, host.runner, self._what)
 
+    def _unready(self) -> str:
+        """Stream, pinning and holds as they were; what stays of what was done before the driver, as a sentence."""
+        todo, host = self._todo, self._host
+        told = []
+        try:
+            if "stream" in self.done:
+                _streams.enable(host.runner, MODULE, todo.seen.stream)
+                self.done.remove("stream")
+            if self._freed:
+                self._pinning_back()
+        except Failure as failure:
+            told.append(f"What keeps its version could not be put back: {failure.msg}")
+        stays = [action.target for action in todo.actions if action.id in self.done]
+        told += [f"These stay, and the next run needs them: {', '.join(stays)}."] if stays else []
+        return " ".join(told)
+
+    def _pinning_back(self) -> None:
+        """The packages that keep the repository to a version, and the holds that were lifted for them."""
+        todo, host = self._todo, self._host
+        old = {name: todo.seen.installed[name] for name in self._old_pinning}
+        new = [name for name in todo.packages.first if name.startswith(PINNING) and name not in todo.seen.installed]
+        there = host.manager.installed([*old, *new])
+        pins = {name: version for name, version in old.items() if there.get(name) != version}
+        gone = tuple(name for name in new if name in there)
+        _exchange.carry_out(host.manager.name, host.runner, Exchange(pins, gone))
+        self.done = [one for one in self.done if one not in [f"package-{name}" for name in gone]]
+        held = [name for name in todo.packages.unhold if name in [*todo.packages.first, *old]]
+        host.manager.hold(held)
+
     def _complete(self) -> None:
-        """Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version."""
-        packages, manager = self._todo.packages, self._host.manager
-        for _round in range(_ROUNDS):
-            comes = _exchange.foresee(manager.name, self._host.runner, self._what).comes
-            strays = [name for name, one in of_driver(comes).items() if upstream(one) != packages.version]
-            strays = [name for name in strays if name not in packages.pins]
-            found = manager.candidates(strays)
-            fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
-            more = {name: versions[0] for name, versions in fits.items() if versions}
-            if not more:
-                return
-            for name in more:
+        """Name what comes as a dependency, and refuse what would push others out, while the old driver still runs."""
+        packages = self._todo.packages
+        what, others = completed(packages, self._what, self._host.manager, self._host.runner)
+        if others:
+            raise Failure(f"{_pushed_out(others, what)}. Remove it first, if nothing needs it.")
+        for name in what.pins:
+            if name not in packages.pins:
                 self._host.journal.note(INSTALLED + name, self._todo.seen.installed.get(name, ""))
-            packages.pins.update(more)
+        packages.pins.update(what.pins)
 
     @property
     def _what(self) -> Exchange:
@@ -216,9 +290,10 @@ class Work:
         if todo.reload:
             self._make_way()
         if todo.runfile:
-            self._touched = True
             host.progress("removing the driver of NVIDIA's installer")
+            self._runfile = "The driver of NVIDIA's installer may be removed in part, and is not put back."
             host.runner.run(["nvidia-uninstall", "--silent"], timeout=INSTALL)
+            self._runfile = "The driver of NVIDIA's installer is removed, and is not put back."
             self._did("runfile")
         if not self._what.empty:
             host.journal.note(MOVING, {"from": todo.old_version, "to": todo.packages.version})
@@ -259,7 +334,7 @@ class Work:
             _settings.persistence_off(host.opener)
         self._did("stop-")
         if todo.rivals:
-            _nouveau.unload(host.runner, host.files)
+            self._rivals = _nouveau.unload(host.runner, host.files)
         if todo.unload:
             host.progress("unloading the kernel modules")
             self._unloaded = _modules.unload(host.runner, host.files)
@@ -327,7 +402,7 @@ class Work:
     def _stage(self) -> None:
         staged = _secure_boot.stage(self._host.runner, self._host.files, self._todo.password)
         if staged.mok_enrolment_pending:
-            self.findings.append(_secure_boot.pending(staged))
+            self.findings.append(_secure_boot.pending(staged.certificate))
         self._did("mok")
 
     # --- Back ---------------------------------------------------------------------------------------------------------
@@ -335,15 +410,53 @@ class Work:
     def _back(self) -> str:
         """The old packages, holds, modules and services again; a sentence about which driver the host has now."""
         stays = self._new_stays() if self._loading else ""
-        told = stays or (self._packages_back() if self._touched else "The old driver has not been touched.")
         host = self._host
+        files = "" if stays else self._files_back()
+        told = stays or (self._packages_back() if self._touched else self._untouched())
         if self._unloaded and not stays:
             try:
                 _modules.load(host.runner, host.files, [_modules.plain(name) for name in self._unloaded])
             except Failure as failure:
                 told += f" Its modules were not loaded again: {failure.msg}"
-        wrong = host.services.start() + self._restore()
-        return " ".join([told, *wrong])
+        told += "" if stays else self._rivals_back()
+        wrong = [*([files] if files else []), *host.services.start(), *self._restore()]
+        gone = [self._runfile] if self._runfile and self._touched else []
+        return " ".join([told, *gone, *wrong])
+
+    def _rivals_back(self) -> str:
+        left = []
+        for name in reversed(self._rivals):
+            try:
+                self._host.runner.run(["modprobe", name], timeout=60.0)
+            except Failure:
+                left.append(name)
+        return f" {', '.join(left)} was unloaded, and comes back with the next boot." if left else ""
+
+    def _files_back(self) -> str:
+        """Files for modprobe and systemd as this run found them; which ones are not, as a sentence."""
+        todo, journal = self._todo, self._host.journal
+        left = []
+        for path in todo.files:
+            text = todo.files_before.get(path)
+            try:
+                if text is None:
+                    journal.remove(path)
+                else:
+                    journal.write(path, text)
+            except Failure as failure:
+                left.append(f"{path} stays as this run wrote it: {failure.msg}")
+        if not (left or self._touched or self._owed):
+            journal.forget(REBUILD)  # with packages, some of their scripts have made it with the new files
+        self.done = [one for one in self.done if left or not one.startswith("file-")]
+        return " ".join(left)
+
+    def _untouched(self) -> str:
+        """Said where no package was exchanged."""
+        return (
+            f"No package has been exchanged. {self._runfile}"
+            if self._runfile
+            else "The old driver has not been touched."
+        )
 
     def _new_stays(self) -> str:
         """Modules of the new driver that were loaded have to go before the old packages come back; why they do not."""

@@ -15,6 +15,7 @@ from .._host_state._driver import numbers
 from .._host_state._shape import GpuState
 from .._host_state._system import ENABLED
 from .._plan import ERROR, INFO, WARNING, Finding
+from . import _secure_boot as _secure_boot_state
 from ._catalog import PackageSet
 from ._found import SPACE, HostFound, older_kernel_runs
 from ._request import Request
@@ -138,7 +139,7 @@ def _fabric(asked: Asked) -> Iterator[Finding]:
         unequal = loaded and numbers(one.version)[-4:-1] != () and loaded not in one.version
         if unequal and one.name.startswith(("nvidia-fabricmanager", "nvidia-fabric-manager")) and "dev" not in one.name:
             detail = f"is {one.version} and the driver that is loaded {loaded}; the service does not start so"
-            yield Finding("fabric_version", WARNING, detail, one.name, remedy="They get one version now")
+            yield Finding("fabric_version", WARNING, detail, one.name, remedy="They get one version with this driver")
 
 
 def _coherent(asked: Asked) -> Iterator[Finding]:
@@ -167,6 +168,9 @@ def _system(asked: Asked) -> Iterator[Finding]:
         yield _error(
             "unknown_system", detail, "Install the driver by hand; the other modules work with it", accept=False
         )
+    elif found.dnf5:
+        detail = "the package manager of this host is dnf 5, which cannot exchange packages in one transaction"
+        yield _error("dnf5", detail, "Install the driver by hand; the other modules work with it", accept=False)
 
 
 def _dgx(asked: Asked) -> Iterator[Finding]:
@@ -247,6 +251,16 @@ def _secure_boot(asked: Asked) -> Iterator[Finding]:
         "registered then, and somebody has to confirm it at the console during the next boot"
     )
     yield _error("secure_boot", detail, remedy, path="source")
+    if "secure_boot" not in asked.request.accept:
+        return
+    if asked.found.certificate:
+        yield _secure_boot_state.pending(asked.found.certificate)
+        return
+    problem = _secure_boot_state.password_problem(asked.request.mok_password)
+    if problem:
+        detail = problem if asked.request.mok_password else "is not given, and the console asks for it at the next boot"
+        remedy = "Give a one-time password for the console, of printable characters"
+        yield _error("mok_password", detail, remedy, path="mok_password", accept=False)
 
 
 def _lockdown(asked: Asked) -> Iterator[Finding]:

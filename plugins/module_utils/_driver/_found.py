@@ -54,11 +54,13 @@ class HostFound:
     read_only: bool = False
     operator: bool = False
     dgx: bool = False
+    dnf5: bool = False
     zero_bars: List[str] = field(default_factory=list)
     updates: str = ""
     headers: str = ""
     compiler: str = ""
     enrolled: bool = True
+    certificate: str = ""  # of a key that the firmware is asked to trust already, and nobody has confirmed yet
 
     @property
     def installed(self) -> Dict[str, str]:
@@ -140,6 +142,7 @@ def read(host: Host, kernel: str = "") -> HostFound:
             found.read_only = found.read_only or (folder == "/usr" and space[1])
     found.operator = bool(tree.names(_OPERATOR)) or tree.kind("/run/nvidia/nvidia-driver.state") == "file"
     found.dgx = tree.kind(_DGX) == "file"
+    found.dnf5 = found.system.family == DNF and tree.link("/usr/bin/dnf") == "dnf5"
     found.zero_bars = [gpu.bus_id for gpu in state.gpus if _zero_bar(tree.text(_resource(gpu.bus_id)))]
     found.updates = next((path for path in _UPDATES if _is_on(tree.text(path))), "")
     return found
@@ -171,6 +174,7 @@ def _zero_bar(text: str) -> bool:
 
 
 def _is_on(text: str) -> bool:
+    text = "\n".join(line for line in text.splitlines() if not line.lstrip().startswith(("#", "//")))
     words = text.replace('"', " ").replace(";", " ").replace("=", " ").split()
     pairs = dict(zip(words, words[1:]))
     return pairs.get("APT::Periodic::Unattended-Upgrade") == "1" or pairs.get("apply_updates") == "yes"

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The way back: packages that were not there before us go, holds and files are as they were found.
 
-Packages that were there before, in another version, stay in the version that they have; that is told.
+Packages that were there before, in another version, stay in the version that they have; that is told. Those that had to
+go for others are not installed again; what would leave a host without them is refused.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from ._services import Services
 from ._shop import Shop
 
 NOT_OURS = "not_ours"
+LOST = "driver_not_back"
 
 
 @dataclass
@@ -72,6 +74,7 @@ class GiveBack:
         noted = [key[len(INSTALLED) :] for key, was in self._notes.items() if key.startswith(INSTALLED) and not was]
         ours += [name for name in noted if name not in ours]
         theirs = [name for name in of_driver(installed) if name in before]
+        self._judge_lost(before)
         if theirs and NOT_OURS in self.request.accept:
             return [*ours, *theirs]
         if theirs:
@@ -81,6 +84,19 @@ class GiveBack:
             remedy = "Accept not_ours to have them removed too"
             self.findings.append(Finding("driver_stays", INFO, detail, remedy=remedy, accept=NOT_OURS))
         return ours
+
+    def _judge_lost(self, before: Mapping[str, str]) -> None:
+        """Packages of before that this module removed for others (a new name, another flavour) cannot be given back."""
+        lost = {name: one for name, one in of_driver(before).items() if name not in self.found.installed}
+        if not lost:
+            return
+        told = ", ".join(f"{name} {one}" for name, one in list(lost.items())[:6])
+        held = [name for name in lost if self._notes.get(HELD + name) is True]
+        detail = f"{len(lost)} packages of the driver that was there before ({told}) have been replaced by others, "
+        detail += "which are removed now; the host loses them"
+        detail += f", and somebody's hold of {', '.join(held)}" if held else ""
+        remedy = "Keep the driver, or accept not_ours and install the earlier driver by its version afterwards"
+        self.findings.append(Finding(LOST, ERROR, detail, remedy=remedy, accept=NOT_OURS))
 
     def _judge_use(self) -> None:
         if self.request.apply == NEXT_BOOT:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import difflib
 import re
 from dataclasses import dataclass
-from typing import Dict, List, Mapping, Sequence, Tuple, Union
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, Union
 
 from .._gpu import _pci_ids
 from .._host._files import Files
@@ -103,7 +103,7 @@ KNOWN: Dict[str, Tuple[str, ...]] = {
 _SHOWN = {"RmProfilingAdminOnly": "RestrictProfilingToAdminUsers"}
 _LINE = re.compile(r"^\s*options\s+(\S+)\s+(.*)$")
 _PAIR = re.compile(r'([A-Za-z0-9_]+)=("[^"]*"|\S*)')
-_WORD = re.compile(r"[ -~]*\Z")
+_WORD = re.compile(r"[ !#-\[\]-~]*\Z")  # modprobe joins a line that ends with a backslash to the next
 _CDMM_FROM = int(LIMITS["cdmm"].oldest)
 # Device ids of GPUs whose memory the kernel can take as its own: GH200, GB200, GB300.
 _COHERENT = (_pci_ids.GRACE_HOPPER, range(0x2941, 0x2942), range(0x31A1, 0x31A2), range(0x31C2, 0x31C4))
@@ -139,9 +139,10 @@ def merged(first: Options, over: Options) -> Dict[str, Dict[str, Value]]:
     return {module: {**first.get(module, {}), **over.get(module, {})} for module in modules}
 
 
-def judge(options: Options, path: str = "module_parameters") -> List[Finding]:
-    """Names that no module knows, with the nearest one that there is, and values that no file can hold."""
-    found = []
+def judge(options: Mapping[str, Any], path: str = "module_parameters") -> List[Finding]:
+    """Names that no module knows, with the nearest one that there is, and values that no file can hold. ``options`` is
+    as a user wrote it: anything may be in it."""
+    found: List[Finding] = []
     for module, values in options.items():
         if module not in KNOWN:
             allowed = ", ".join(KNOWN)
@@ -150,20 +151,28 @@ def judge(options: Options, path: str = "module_parameters") -> List[Finding]:
                 Finding("unknown_module", ERROR, detail, path=f"{path}.{module}", remedy=_near(module, tuple(KNOWN)))
             )
             continue
+        if not isinstance(values, Mapping):
+            detail = f"{values!r} is no map of options; it looks like NVreg_EnableMSI: 1"
+            found.append(Finding("wrong_parameter", ERROR, detail, path=f"{path}.{module}"))
+            continue
         for name, value in values.items():
             where = f"{path}.{module}.{name}"
             if name not in KNOWN[module]:
                 detail = f"the module {module} has no option {name!r}"
                 found.append(Finding("unknown_parameter", ERROR, detail, path=where, remedy=_near(name, KNOWN[module])))
-            elif not _WORD.match(_text(value)) or '"' in _text(value):
-                detail = f"{value!r} cannot be given; allowed are printable characters without quotes, on one line"
+            elif not isinstance(value, (str, int)):
+                detail = f"{value!r} cannot be given; allowed are text, whole numbers, true and false"
+                found.append(Finding("wrong_parameter", ERROR, detail, path=where))
+            elif not _WORD.match(_text(value)):
+                detail = f"{value!r} cannot be given; allowed are printable characters without quotes and backslashes, "
+                detail += "on one line"
                 found.append(Finding("wrong_parameter", ERROR, detail, path=where))
     return found
 
 
-def _near(name: str, known: Sequence[str]) -> str:
+def _near(name: Any, known: Sequence[str]) -> str:
     plain_names = {each.lower().replace("nvreg_", ""): each for each in known}
-    asked = name.lower().replace("nvreg_", "")
+    asked = str(name).lower().replace("nvreg_", "")
     near = difflib.get_close_matches(asked, plain_names, 1, 0.6)
     return f"Did you mean {plain_names[near[0]]}?" if near else f"It has: {', '.join(known)}."
 

@@ -120,6 +120,9 @@ def _missing(have: Mapping[str, Sequence[str]], asked: str, wanted: PackageSet) 
         detail = f"{', '.join(lacking)}: not to be had in {what}"
     else:
         detail = f"the packages are not to be had in one version of {what}"
+        full = {version for versions in have.values() for version in versions if version.startswith(f"{asked}.")}
+        if full:
+            detail = f"{asked} is no full version; there are {', '.join(sorted(full, key=numbers, reverse=True)[:4])}"
     remedy = f"Add what is missing to the repository, or ask for a version that it has of all of them{_enable(wanted)}"
     return Finding("not_in_repository", ERROR, f"{detail} ({_there(have)})", path="version", remedy=remedy)
 

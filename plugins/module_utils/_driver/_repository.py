@@ -50,7 +50,7 @@ _DIRECTORIES: Tuple[Tuple[str, str, str], ...] = (
 )
 _RHEL = ("rhel", "rocky", "almalinux", "centos", "ol")  # one repository serves them all
 _ARCHITECTURES = {"x86_64": "x86_64", "aarch64": "sbsa"}
-_ONE_LINE = re.compile(r"\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s*)?(\S+)")
+_ONE_LINE = re.compile(r"^\s*deb(?:-src)?\s+(?:\[[^\]]*\]\s*)?(\S+)")
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,11 @@ def source(
     if wanted.folder:
         return _local(wanted, system, files)
     if not wanted.url:
-        return None, []
+        given = [name for name in ("path", "key", "key_file") if getattr(wanted, name)]
+        if not given:
+            return None, []
+        detail = f"has {', '.join(given)} and neither url nor folder, so nobody could tell where packages come from"
+        return None, [Finding("repository_url", ERROR, detail, path="repository", remedy="Give one of the two")]
     found = wrong(wanted)
     path = wanted.path.strip("/") or directory(system)
     if not path:
@@ -111,7 +115,10 @@ def source(
     made = _apt(wanted, url, name, key) if system.family == "apt" else _rpm(wanted, url, name, key, system.family)
     if system.family != "apt":
         return made, found
-    return Source(made.path, made.text, made.key_path, made.key, _others(made, url, files, retired)), found
+    others, mixed = _others(made, url, files, retired)
+    if mixed:
+        return None, [*found, *mixed]
+    return Source(made.path, made.text, made.key_path, made.key, others), found
 
 
 def _apt(wanted: Repository, url: str, name: str, key: bytes) -> Source:
@@ -134,17 +141,29 @@ def _rpm(wanted: Repository, url: str, name: str, key: bytes, manager: str) -> S
 # --- What stands in the way of an apt repository ----------------------------------------------------------------------
 
 
-def _others(made: Source, url: str, files: Files, retired: Sequence[str]) -> Dict[str, Optional[str]]:
-    """The preference, and files of before: other entries of the repository, keyrings with a key that is retired."""
-    found: Dict[str, Optional[str]] = {_PREFERENCE: preference(url)}
+def _others(
+    made: Source, url: str, files: Files, retired: Sequence[str]
+) -> Tuple[Dict[str, Optional[str]], List[Finding]]:
+    """The preference, and files of before: other entries of the repository, keyrings with a key that is retired.
+
+    An entry that names other URLs beside is somebody's own: a finding, since apt stops over two keys for one URL.
+    """
+    preferred = preference(url)
+    found: Dict[str, Optional[str]] = {_PREFERENCE: preferred} if preferred else {}
+    findings = []
     folder = FOLDERS["apt"]
     paths = [f"{folder}/{name}" for name in _names(folder, files) if name.endswith((".list", ".sources"))]
     for path in ["/etc/apt/sources.list", *paths]:
-        text = files.text(path)
-        if path != made.path and text is not None and url in text:
-            left = _without_entries(text, url, path.endswith(".sources"))
-            if left != text:
-                found[path] = left if left.strip() or path == "/etc/apt/sources.list" else None
+        text = files.text(path) if path != made.path and os.path.isfile(files.root.at(path)) else None
+        if text is None:
+            continue
+        left, mixed = _without_entries(text, url, path.endswith(".sources"))
+        if left != text:
+            found[path] = left if left.strip() or path == "/etc/apt/sources.list" else None
+        if mixed:
+            detail = f"{path} has an entry of {url} and of other URLs at once; apt would stop over two keys for one URL"
+            remedy = "Take this URL out of the entry, then run again"
+            findings.append(Finding("repository_mixed", ERROR, detail, path="repository.url", remedy=remedy))
     keyrings = [f"{_TRUSTED}.d/{name}" for name in _names(f"{_TRUSTED}.d", files) if name.endswith((".gpg", ".asc"))]
     for path in [_TRUSTED, *keyrings]:
         keyring = files.read(path)
@@ -155,32 +174,35 @@ def _others(made: Source, url: str, files: Files, retired: Sequence[str]) -> Dic
             if path.endswith(".asc") and left_keys:  # bytes would not be read under that name
                 found[path] = None
                 found[f"{path[:-4]}.gpg"] = left_keys.decode("utf-8", "surrogateescape")
-    return found
+    return found, findings
 
 
 def preference(url: str) -> str:
-    """NVIDIA's packages go before those of the same name in the distribution, as its own package has it."""
-    return f'Package: *\nPin: origin "{urlsplit(url).hostname or ""}"\nPin-Priority: 600\n'
+    """NVIDIA's packages go before those of the same name in the distribution, as its own package has it.
+
+    "" for folders: their origin is "", which is that of every folder of the host.
+    """
+    host = urlsplit(url).hostname
+    return f'Package: *\nPin: origin "{host}"\nPin-Priority: 600\n' if host else ""
 
 
-def _without_entries(text: str, url: str, deb822: bool) -> str:
-    """A list or deb822 file without the entries of one URL; all else stays as it is."""
-    if not deb822:
-        kept = [line for line in text.splitlines(keepends=True) if not _is_entry(line, url)]
-        return "".join(kept)
-    stanzas = re.split(r"(?<=\n)(?=\s*\n)", text)
-    return "".join(one for one in stanzas if not _is_stanza(one, url))
+def _without_entries(text: str, url: str, deb822: bool) -> Tuple[str, bool]:
+    """A list or deb822 file without the entries of one URL, all else as it is; whether one has other URLs beside."""
+    parts = re.split(r"(?<=\n)(?=[ \t]*\n)", text) if deb822 else text.splitlines(keepends=True)
+    kept, mixed = [], False
+    for part in parts:
+        same = [_same(one, url) for one in (_urls(part) if deb822 else _ONE_LINE.findall(part))]
+        if not same or not all(same):
+            kept.append(part)
+            mixed = mixed or any(same)
+    return "".join(kept), mixed
 
 
-def _is_entry(line: str, url: str) -> bool:
-    found = _ONE_LINE.match(line)
-    return bool(found) and _same(str(found and found.group(1)), url)
-
-
-def _is_stanza(stanza: str, url: str) -> bool:
-    """A stanza of several URLs stays: it is somebody's own."""
-    found = re.search(r"^URIs:[ \t]*(\S+)[ \t]*$", stanza, re.MULTILINE | re.IGNORECASE)
-    return bool(found) and _same(str(found and found.group(1)), url)
+def _urls(stanza: str) -> List[str]:
+    """URLs of a deb822 stanza: words of the field and of the lines that continue it. Comments are no part of it."""
+    lines = [line for line in stanza.splitlines() if not line.startswith("#")]
+    field = re.search(r"^URIs[ \t]*:(.*(?:\n[ \t].*)*)", "\n".join(lines), re.MULTILINE | re.IGNORECASE)
+    return field.group(1).split() if field else []
 
 
 def _same(one: str, other: str) -> bool:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Tuple
 
 from .._plan import ERROR, Finding
+from . import _parameters
 from ._types import COMPANIONS
 
 AUTO = "auto"
@@ -72,7 +73,8 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
         mok_password=str(params["mok_password"] or ""),
         root=str(params["root"]),
     )
-    return request, [*_versions(request), *_others(request)]
+    wrong = [] if request.absent else _parameters.judge(request.parameters, "parameters")
+    return request, [*_versions(request), *_others(request), *wrong]
 
 
 def _versions(request: Request) -> List[Finding]:

@@ -145,6 +145,7 @@ class _Run:
         goal = Goal(packages.version, choice.wanted, choice.packages, packages.moves, self._key_waits(found, choice))
         acts = reader.look(goal, journal.notes())
         result.findings += _findings.accepted(acts.findings, self._request.accept)
+        result.findings += self._unsaved(acts)
         result.plan = self._plan(found, shop, packages, goal, acts)
         result.changed = bool(result.plan)
         self._refuse()
@@ -169,9 +170,17 @@ class _Run:
         found.compiler = compiler.problem if compiler.found else ""  # one that is not there comes with dkms
         if found.state.host.secure_boot == ENABLED:
             key = _secure_boot.key(self._files)
-            found.enrolled = key is not None and (
-                _secure_boot.enrolment(self._runner, key.certificate) == _secure_boot.ENROLLED
-            )
+            now = _secure_boot.enrolment(self._runner, key.certificate) if key else _secure_boot.NOT_ENROLLED
+            found.enrolled = now == _secure_boot.ENROLLED
+            found.certificate = key.certificate if key and now == _secure_boot.PENDING else ""
+
+    def _unsaved(self, acts: Acts) -> List[Finding]:
+        """Settings of GPUs that would be lost with the old modules."""
+        if not (self._live and acts.in_place and acts.unload):
+            return []
+        why = _settings.cannot_save(self._tools.opener, self._files)
+        remedy = "Put that right, or ask for apply: next_boot"
+        return [Finding("settings_lost", ERROR, why, path="apply", remedy=remedy)] if why else []
 
     def _key_waits(self, found: HostFound, choice: Choice) -> bool:
         asked = _findings.Asked(found, self._request, choice.wanted, choice.packages)
@@ -201,6 +210,9 @@ class _Run:
         if found.state.driver.runfile:
             reason = "it was installed by NVIDIA's own installer, and packages take its place"
             rest.insert(0, Action("runfile", "remove", "the driver of NVIDIA's installer", reason, True))
+        if goal.mok_pending and not found.certificate:
+            reason = "Secure Boot loads only modules whose key the firmware trusts"
+            after.append(Action("mok", "enrol", "the key of modules that are built here", reason))
         return [*shop.actions(), *first, *before, *rest, *between, *holds, *after]
 
     def _todo(self, found: HostFound, shop: Shop, packages: Packages, seen: Seen, goal: Goal, acts: Acts) -> Todo:
@@ -212,6 +224,7 @@ class _Run:
             sources=shop.changed,
             source=shop.name,
             files=acts.files,
+            files_before=acts.before,
             runfile=found.state.driver.runfile,
             initramfs=acts.initramfs,
             reload=acts.in_place,
@@ -224,7 +237,7 @@ class _Run:
             units=acts.units,
             gpus=len(found.gpus),
             persistenced="persistenced" in goal.wanted.companions,
-            password=self._request.mok_password if goal.mok_pending else "",
+            password=self._request.mok_password if goal.mok_pending and not found.certificate else "",
             actions=self._result.plan,
         )  # fmt: skip
 

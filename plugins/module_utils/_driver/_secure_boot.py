@@ -123,7 +123,7 @@ def stage(runner: Runner, files: Files, password: str, found: Optional[Key] = No
     if pair is None:
         raise Failure(
             "There is no key that DKMS signs modules with, so none can be enrolled. Install dkms 3 and build a module "
-            "once (or run `dkms generate_mok`), then run again. Nothing has been changed."
+            "once (or run `dkms generate_mok`), then run again."
         )
     certificate = pair.certificate
     now = enrolment(runner, certificate)
@@ -132,7 +132,7 @@ def stage(runner: Runner, files: Files, password: str, found: Optional[Key] = No
     if now == UNKNOWN:
         raise Failure(
             f"mokutil does not tell whether {certificate} is enrolled. Install mokutil, and run on a host that boots "
-            "by EFI. Nothing has been changed."
+            "by EFI."
         )
     _import(runner, files, certificate, password)
     now = enrolment(runner, certificate)
@@ -144,26 +144,31 @@ def stage(runner: Runner, files: Files, password: str, found: Optional[Key] = No
     return Staged(PENDING, certificate, True)
 
 
+def password_problem(password: str) -> str:
+    """What is wrong with a one-time password; the password itself is not told."""
+    fits = 1 <= len(password) <= _MOST and password.isprintable()
+    return "" if fits else f"The one-time password has to be 1 to {_MOST} printable characters."
+
+
 def _import(runner: Runner, files: Files, certificate: str, password: str) -> None:
-    if not 1 <= len(password) <= _MOST or not password.isprintable():
-        raise Failure(f"The one-time password has to be 1 to {_MOST} printable characters. Nothing has been changed.")
+    problem = password_problem(password)
+    if problem:
+        raise Failure(problem)
     told = runner.run(["mokutil", "--generate-hash"], check=False, timeout=60.0, stdin=f"{password}\n{password}\n")
     hashed = _HASH.search(told.out)
     if told.rc != 0 or not hashed:
-        raise Failure("mokutil made no hash of the one-time password. Update mokutil. Nothing has been changed.")
+        raise Failure("mokutil made no hash of the one-time password. Update mokutil.")
     files.make_folder(FOLDER, 0o700)
     try:
         files.write(HASH, f"{hashed.group(1)}\n", 0o600)
         runner.run(["mokutil", "--import", certificate, "--hash-file", files.root.at(HASH)], timeout=60.0)
     except CommandFailed as failure:
-        raise Failure(
-            f"The firmware was not asked to trust {certificate}: {failure.how.words()} Nothing has been changed."
-        ) from None
+        raise Failure(f"The firmware was not asked to trust {certificate}: {failure.how.words()}") from None
     finally:
         files.remove(HASH)
 
 
-def pending(staged: Staged) -> Finding:
+def pending(certificate: str) -> Finding:
     """What a person has to do about a request."""
-    detail = f"Secure Boot waits for {staged.certificate} to be confirmed, and loads no module signed with it till then"
+    detail = f"Secure Boot waits for {certificate} to be confirmed, and loads no module signed with it till then"
     return Finding("mok_enrolment_pending", WARNING, detail, remedy=_CONSOLE)

@@ -135,23 +135,39 @@ def save(opener: Opener, files: Files) -> Optional[Settings]:
     What an earlier run saved, and did not give back, is kept instead: the GPUs have lost it by now. Raises Failure
     where a driver is there and cannot be asked, since what it has would be lost.
     """
-    text = files.text(FILE)
-    if text is not None:
-        return _checked(text)
+    if owed(files):
+        return _checked(files.text(FILE) or "")
+    found = _ask(opener, files)
+    if found is not None:
+        files.make_folder(FOLDER, 0o700)
+        files.write(FILE, to_json(found), 0o600)
+    return found
+
+
+def cannot_save(opener: Opener, files: Files) -> str:
+    """Why ``save`` would fail, "" where it would not. Writes nothing."""
+    try:
+        if owed(files):
+            _checked(files.text(FILE) or "")
+        else:
+            _ask(opener, files)
+    except Failure as failure:
+        return failure.msg
+    return ""
+
+
+def _ask(opener: Opener, files: Files) -> Optional[Settings]:
     if "nvidia" not in loaded(files):
         return None
     try:
         with opener() as nvml:
-            found = read(nvml)
+            return read(nvml)
     except NvmlError as error:
         if error.code in _GONE:
             return None
-        raise Failure(f"The settings of the GPUs cannot be saved: {error} Nothing has been changed.") from None
+        raise Failure(f"The settings of the GPUs cannot be saved: {error}") from None
     except MissingPynvml as error:
-        raise Failure(f"The settings of the GPUs cannot be saved. {error} Nothing has been changed.") from None
-    files.make_folder(FOLDER, 0o700)
-    files.write(FILE, to_json(found), 0o600)
-    return found
+        raise Failure(f"The settings of the GPUs cannot be saved. {error}") from None
 
 
 # No driver is loaded, its library is not there, or they are of two versions: there is nobody to ask.

@@ -14,11 +14,11 @@ from .._host._journal import Journal
 from .._host._packages import Manager, _streams, manager
 from .._host._packages._sources import Source, differing
 from .._matrix import BRANCHES
-from .._plan import ERROR, Action, Finding
+from .._plan import ERROR, Action, Finding, errors
 from . import _catalog, _repository
 from ._catalog import PackageSet, Refusal
 from ._choice import Choice
-from ._execute import MODULE
+from ._execute import MODULE, goes_too
 from ._found import HostFound
 from ._origin import upstream
 from ._plan import Packages, Seen, names, plan, settled, version_of
@@ -68,6 +68,8 @@ class Shop:
         result = Packages()
         if version:
             result, seen = self._plan(choice.wanted, version, seen)
+            if self._live and result.moves and not (self.changed or result.stream or errors(result.findings)):
+                result.findings += goes_too(result, self.manager, self._runner)
         result.findings[:0] = findings
         return result, seen
 

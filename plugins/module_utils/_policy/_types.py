@@ -259,7 +259,7 @@ def _env_source(index: int, item: Mapping[str, Any]) -> Iterator[Problem]:
     where, source = f"[{index}].valueFrom", item["valueFrom"]
     if item.get("value"):
         yield Problem(where, "does not go with value.", "Keep one of them.")
-    if not isinstance(source, Mapping) or len(source) != 1 or next(iter(source)) not in ENV_SOURCES:
+    if not isinstance(source, Mapping) or len(source) != 1 or not set(source) <= set(ENV_SOURCES):
         yield Problem(where, f"is no source of a value, allowed is one of {', '.join(ENV_SOURCES)}.")
         return
     ((kind, body),) = source.items()

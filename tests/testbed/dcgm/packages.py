@@ -14,7 +14,7 @@ from pathlib import Path
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.program import CLOSED_MODULE
 from ansible_collections.gpufleet.nvidia.tests.testbed.packages.package import Package
 
-PROGRAM = Path(__file__).with_name("program.py")
+PROGRAM = b"#!/usr/bin/python3\n" + Path(__file__).with_name("program.py").read_bytes()
 FOUR = "datacenter-gpu-manager-4"
 VERSIONS = ("4.4.2", "4.6.0")
 THREE = "3.3.9"

@@ -20,7 +20,9 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.packages import repositor
 
 PLACE = "/srv/drivers"
 # What a first build leaves behind for good, so that a host compares equal when all is given back.
-FIRST_BUILD = """dkms generate_mok || openssl req -new -x509 -nodes -days 36500 -subj /CN=testbed -newkey rsa:2048 \\
+# Debian 12's dkms makes no key as long as there is no kernel to sign for.
+FIRST_BUILD = """dkms generate_mok
+[ -e /var/lib/dkms/mok.key ] || openssl req -new -x509 -nodes -days 36500 -subj /CN=testbed -newkey rsa:2048 \\
     -outform DER -out /var/lib/dkms/mok.pub -keyout /var/lib/dkms/mok.key
 for kernel in $(ls /lib/modules); do depmod $kernel; done"""
 

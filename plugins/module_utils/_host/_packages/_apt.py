@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from ..._plan import Failure
@@ -22,6 +23,7 @@ ENV = {
 LOCK = ("-o", f"DPkg::Lock::Timeout={WAIT}")
 KEEP = ("-o", "Dpkg::Options::=--force-confdef", "-o", "Dpkg::Options::=--force-confold")
 _WHY = ("E:", "dpkg: error")
+_STANZA = re.compile(r"^Types:", re.MULTILINE | re.IGNORECASE)  # of the form deb822; no line of a list begins so
 
 
 class Apt:
@@ -59,8 +61,9 @@ class Apt:
         return self._madison(names, ())
 
     def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
-        with scratch(source, key, "source.list") as folder:
-            places = {"State::lists": "lists", "Cache": "cache", "Etc::sourcelist": "source.list"}
+        name = "source.sources" if _STANZA.search(source) else "source.list"  # apt goes by the ending
+        with scratch(source, key, name) as folder:
+            places = {"State::lists": "lists", "Cache": "cache", "Etc::sourcelist": name}
             options = [f"-oDir::{name}={folder}/{place}" for name, place in places.items()]
             # The folder is for root alone.
             options += ["-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-oAPT::Update::Error-Mode=any"]
@@ -83,7 +86,8 @@ class Apt:
     def refresh(self, repository: str = "") -> None:
         only: Tuple[str, ...] = ()
         if repository:
-            own = f"Dir::Etc::sourcelist=sources.list.d/{checked([repository])[0]}.list"
+            ending = "" if repository.endswith(".sources") else ".list"
+            own = f"Dir::Etc::sourcelist=sources.list.d/{checked([repository])[0]}{ending}"
             only = ("-o", own, "-o", "Dir::Etc::sourceparts=-", "-o", "APT::Get::List-Cleanup=0")
         argv = ["apt-get", "update", "-q", *only, "-o", "APT::Update::Error-Mode=any", *LOCK]
         done = self._runner.run(argv, check=False, timeout=REFRESH, env=ENV)

@@ -130,7 +130,10 @@ def _apt_foresee(runner: Runner, what: Exchange) -> Outlook:
         raise CommandFailed(f"apt cannot do this: {told(done, (*unmet, *_APT_WHY))}", done)
     lines = _APT_LINE.findall(done.out)
     comes = {name: version for verb, name, version in lines if verb == "Inst"}
-    return Outlook(comes, tuple(name for verb, name, _version in lines if verb != "Inst"))
+    goes = [name for verb, name, _version in lines if verb != "Inst"]
+    # Of a package that goes, those for other architectures go as well: apt calls them name:i386.
+    plain = (name.partition(":")[0] if name.partition(":")[0] in what.remove else name for name in goes)
+    return Outlook(comes, tuple(dict.fromkeys(plain)))
 
 
 # --- dnf --------------------------------------------------------------------------------------------------------------

@@ -56,7 +56,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What ``Manager.refresh`` calls it: the file's name without the usual ending."""
+        """What ``Manager.refresh`` calls it: the file's name without the usual ending (``.sources`` stays)."""
         name = os.path.basename(self.path)
         base, _dot, ending = name.rpartition(".")
         return base if ending in ("list", "repo") else name
@@ -94,7 +94,11 @@ def key_of(wanted: Place, manager: str, files: Files, accept: Sequence[str]) -> 
     given = wanted.key.encode("utf-8", "surrogateescape")
     if wanted.key_file:
         path = "repository.key_file"
-        content = files.read(wanted.key_file)
+        try:
+            content = files.read(wanted.key_file)
+        except Failure:  # its advice is for files that are in the way
+            detail = f"{wanted.key_file} cannot be read as a file on this host"
+            return b"", [Finding("repository_key", ERROR, detail, path=path, remedy="Give the path of a key's file")]
         if content is None:
             return b"", [Finding("repository_key", ERROR, f"{wanted.key_file} is not on this host", path=path)]
         given = content

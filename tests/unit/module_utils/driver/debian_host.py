@@ -54,7 +54,8 @@ def names(version: str, flavour: str = "open", companions: Sequence[str] = ("per
 class DebianHost(Machine):
     """``repository``: package -> versions that there are, newest first; ``installed``, ``held``: dpkg's.
 
-    ``dies_after``: how many packages move until dpkg ends with an error. ``builds``: whether DKMS succeeds."""
+    ``dies_after``: how many packages move until dpkg ends with an error. ``builds``: whether DKMS succeeds;
+    ``simulates``: whether apt can do what it is asked to foresee."""
 
     def __init__(self, root: Path, device: str = "0x2330") -> None:
         files: dict[str, str | bytes] = {
@@ -79,6 +80,8 @@ class DebianHost(Machine):
         self.builds = True
         self.nvml: Exception = NvmlError(9, "nvmlInit_v2")
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
+        self.pushes: tuple[str, ...] = ()  # packages that cannot be beside the driver's, and go with it
+        self.simulates = True
         self.rebuilt = 0
         self.today = ""
         self.version = ""
@@ -118,7 +121,7 @@ class DebianHost(Machine):
         """Commands that change the host."""
         asks = re.compile(
             r"dpkg-query|dpkg --print|apt-cache|apt-mark showhold|apt-get install .*-s |apt-get \w+ -s|systemctl show"
-            r"|dkms status|gcc|/usr/bin/nvidia-smi|mokutil --test|journalctl"
+            r"|dkms status|rpm -q|gcc|/usr/bin/nvidia-smi|mokutil --test|journalctl"
         )
         return [one for one in self.ran if not asks.match(one)]
 
@@ -177,6 +180,9 @@ class DebianHost(Machine):
         named = {word.partition("=")[0] for word in wanted}
         pulled = [one for word in wanted for one in self.pulls.get(word.partition("=")[0], ()) if "=" in word]
         wanted += [f"{one}={self.repository[one][0]}" for one in pulled if one not in named | set(self.installed)]
+        wanted += [f"{one}-" for one in self.pushes if one in self.installed and _brings_driver(wanted)]
+        if "-s" in words and not self.simulates:
+            return said(rc=100, out=" nvidia-utils-580 : Depends: libx but it is not installable\n", err="E: broken\n")
         if "-s" in words:
             return said("".join(_foreseen(word) for word in wanted))
         if "--download-only" in words:
@@ -330,6 +336,11 @@ class DebianHost(Machine):
         for path in ("/dev/nvidiactl", "/dev/nvidia0", "/dev/nvidia1", "/dev/nvidia-uvm"):
             self.put(path, "")
         self._show()
+
+
+def _brings_driver(wanted: Sequence[str]) -> bool:
+    """Whether the driver itself is installed."""
+    return any("=" in word and word.startswith("nvidia-dkms") for word in wanted)
 
 
 def _foreseen(word: str) -> str:

@@ -17,7 +17,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failu
 from ..host_state import trees
 from .debian_host import GPUS, NEW, OLD, DebianHost
 from .machine import KERNEL, said
-from .test_run import files_of
+from .test_run import files_of, refused
 
 FIRST, SECOND = (f"/sys/bus/pci/devices/{bus}" for bus in GPUS)
 SECURE = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
@@ -48,6 +48,11 @@ def system(host: DebianHost, text: str) -> None:
     host.put("/etc/os-release", text)
 
 
+def dnf5(host: DebianHost) -> None:
+    system(host, "ID=fedora\nVERSION_ID=43\n")
+    host.put("/usr/bin/dnf", "-> dnf5")
+
+
 def old_gcc(host: DebianHost) -> None:
     host.put(f"/boot/config-{KERNEL}", 'CONFIG_CC_VERSION_TEXT="gcc (Ubuntu 13.2.0) 13.2.0"\n')
     host.answers["gcc"] = said("gcc (Ubuntu 12.3.0) 12.3.0\n")
@@ -66,6 +71,7 @@ ERRORS: dict[str, tuple[Prepare, dict[str, Any], str]] = {
     "fabric_missing": (switch, {"companions": ["persistenced"]}, "NVSwitches"),
     "immutable_system": (lambda host: system(host, "ID=flatcar\n"), {}, "image"),
     "unknown_system": (lambda host: system(host, "ID=arch\n"), {}, "none that packages"),
+    "dnf5": (dnf5, {}, "is dnf 5"),
     "vendor_image": (lambda host: host.put("/etc/dgx-release", "x"), {}, "DGX OS"),
     "runfile": (lambda host: host.put("/usr/bin/nvidia-uninstall", ""), {}, "own installer"),
     "driver_of_image": (lambda host: trees.grow(host.root, trees.loaded(OLD)), {}, "no package of this host"),
@@ -206,3 +212,32 @@ def test_an_unsigned_module_is_planned_to_be_built_anew_where_only_signed_ones_a
     place = host.root / f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
     place.write_bytes(host.module(version=OLD, license="Dual MIT/GPL", signer="us"))
     assert host.go(check=True, branch=580).result.plan == []
+
+
+def test_a_key_that_was_not_asked_for_yet_is_planned_and_its_password_judged_first(host: DebianHost) -> None:
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    told = ["is not enrolled"]
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} {told[-1]}\n")
+    host.answers["mokutil --generate-hash"] = said("input password: \n$6$abc$def\n")
+    host.answers["mokutil --import"] = said(rc=1, err="Failed to enroll new keys\n")
+    asked: dict[str, Any] = {"branch": 580, "accept": ["secure_boot"]}
+    for wrong in ("", "a\nb"):
+        found = refused(host, **asked, mok_password=wrong)
+        assert (found["mok_password"].path, found["mok_password"].severity) == ("mok_password", "error")
+    with pytest.raises(Failure, match="Failed to enroll new keys") as failure:
+        host.go(**asked, mok_password="once-4711")
+    assert "Nothing has been changed" not in failure.value.msg
+    assert "mok" in failure.value.remaining
+    host.answers["mokutil --import"] = lambda argv: (told.append("is already in the enrollment request"), said())[1]
+    outcome = host.go(**asked, mok_password="once-4711")
+    assert [action.id for action in outcome.result.plan] == ["mok"]
+    host.ran.clear()
+    again = host.go(**asked)
+    assert (again.result.changed, host.writes()) == (False, [])
+    assert "mok_enrolment_pending" in {one.id for one in again.result.findings}
+
+
+def test_updates_that_are_commented_out_are_off(host: DebianHost) -> None:
+    host.put("/etc/apt/apt.conf.d/20auto-upgrades", '// APT::Periodic::Unattended-Upgrade "1";\n')
+    host.put("/etc/dnf/automatic.conf", "# apply_updates = yes\n")
+    assert "unattended" not in seen(host, hold=False)

@@ -60,6 +60,14 @@ def test_debians_own_modules_have_a_name_of_their_own() -> None:
         ({"nouveau": {"modeset": 0}}, "allowed are nvidia, nvidia-drm"),
         ({"nvidia": {"NVreg_RmMsg": "a\nblacklist nvidia"}}, "on one line"),
         ({"nvidia": {"NVreg_RmMsg": 'a" b'}}, "without quotes"),
+        ({"nvidia": {"NVreg_RmMsg": "1\\"}}, "without quotes and backslashes"),
+        ({"nvidia": None}, "None is no map of options"),
+        ({"nvidia": 5}, "5 is no map of options"),
+        ({"nvidia": ["NVreg_RmMsg"]}, "is no map of options"),
+        ({"nvidia": {"NVreg_EnableMSI": None}}, "None cannot be given"),
+        ({"nvidia": {"NVreg_EnableMSI": [1]}}, "whole numbers"),
+        ({"nvidia": {"NVreg_EnableMSI": {"a": 1}}}, "whole numbers"),
+        ({"nvidia": {1: 1}}, "has no option 1"),
     ],
 )
 def test_an_unknown_name_is_refused_with_the_nearest_that_there_is(options, told: str) -> None:

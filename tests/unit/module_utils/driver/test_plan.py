@@ -146,3 +146,10 @@ def test_the_drivers_version_is_found_in_that_of_a_package() -> None:
     mine = {"nvidia-utils-580": "580.95.05-1", **others}
     assert list(of_driver(mine)) == ["nvidia-utils-580"]
     assert holds({**mine, "dkms": "3.0.10-1"}, PackageSet((), holds=("dkms",))) == ["nvidia-utils-580", "dkms"]
+
+
+def test_a_version_that_is_cut_short_is_told_as_such() -> None:
+    packages = el9()
+    version, findings = version_of(packages, Seen("dnf", {}), both(packages), 580, "580.95")
+    assert version == ""
+    assert f"580.95 is no full version; there are {NEW} (" in findings[0].detail

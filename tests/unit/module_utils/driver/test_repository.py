@@ -177,14 +177,35 @@ def test_another_entry_of_the_same_repository_goes_and_the_rest_of_its_file_stay
         f"{LISTS}/mixed.sources",
         f"Types: deb\nURIs: {own}/\nSuites: /\n\nTypes: deb\nURIs: http://archive.example.com\nSuites: noble\n",
     )
-    host.put(f"{LISTS}/several.sources", f"Types: deb\nURIs: {own} http://archive.example.com\nSuites: /\n")
+    host.put(f"{LISTS}/twice.sources", f"Types: deb\nURIs:\n  {own}\n# a comment\n {own}/\nSuites: /\n")
+    (host.folder / LISTS.lstrip("/") / "folder.list").mkdir()  # apt takes no notice
     wanted = host.wants(NOBLE)
     del wanted[KEYRING], wanted[PREFERENCE], wanted[f"{LISTS}/cuda-ubuntu2404-x86_64.list"]
     assert wanted == {
         "/etc/apt/sources.list": f"deb http://archive.example.com noble main\n# deb {own}/ /\n",
         f"{LISTS}/cuda.list": None,
+        f"{LISTS}/twice.sources": None,
         f"{LISTS}/mixed.sources": "\nTypes: deb\nURIs: http://archive.example.com\nSuites: noble\n",
     }
+
+
+@pytest.mark.rows("H012", "P034")
+@pytest.mark.parametrize("uris", [" {own} https://m.example.com/z/", " {own}\n https://m.example.com/z/", "\n {own}/ x"])
+def test_an_entry_of_several_urls_is_somebodys_own_and_refused(host: Host, uris: str) -> None:
+    own = f"{URL}ubuntu2404/x86_64"
+    host.put(f"{LISTS}/several.sources", f"Types: deb\nURIs:{uris.format(own=own)}\nSuites: /\n")
+    found, findings = source(Repository(url=URL, key=letters(key(1))), NOBLE, host.files)
+    assert found is None
+    assert [one.id for one in findings] == ["repository_mixed"]
+    assert f"{LISTS}/several.sources" in findings[0].detail
+
+
+@pytest.mark.rows("H012", "P034")
+def test_a_folder_is_one_repository_however_its_url_is_spelt_and_other_folders_get_no_preference(host: Host) -> None:
+    host.put(f"{LISTS}/old.list", "deb [trusted=yes] file:/srv/mirror/deb /\n")
+    wanted = host.wants(NOBLE, url="file:///srv/mirror", path="deb")
+    assert wanted[f"{LISTS}/old.list"] is None
+    assert PREFERENCE not in wanted
 
 
 @pytest.mark.rows("H012")
@@ -206,6 +227,9 @@ def test_rpm_hosts_get_a_repo_file_with_signed_packages_and_the_key_in_letters(h
         (NOBLE, {"url": "mirror/cuda"}, "repository_url", "'mirror/cuda' is no URL"),
         (NOBLE, {"url": "https://me:secret@mirror.example.com"}, "repository_url", "has a user or a password in it"),
         (NOBLE, {"key": ""}, "repository_key", "is not given"),
+        (NOBLE, {"url": ""}, "repository_url", "has key and neither url nor folder"),
+        (NOBLE, {"url": "", "key": "", "key_file": "/srv/key"}, "repository_url", "has key_file and neither"),
+        (NOBLE, {"key_file": "/etc"}, "repository_key", "/etc cannot be read as a file"),
         (ROCKY, {"key": "no key"}, "repository_key", "is no public key"),
         (System("debian", "11", family="apt"), {}, "repository_system", "no driver packages for debian 11 on x86_64"),
         (NOBLE, {"folder": "/var/none"}, "repository_folder", "/var/none is not on this host"),
@@ -213,11 +237,14 @@ def test_rpm_hosts_get_a_repo_file_with_signed_packages_and_the_key_in_letters(h
 )
 @pytest.mark.rows("H012")
 def test_what_is_no_repository_is_refused(host: Host, system: System, options: Any, id: str, words: str) -> None:
+    (host.folder / "etc").mkdir()
     wanted = Repository(**dict({"url": URL, "key": letters(key(1))}, **options))
     found, findings = source(wanted, system, host.files)
     assert found is None
     assert [finding.id for finding in findings] == [id]
     assert words in findings[0].detail
+    assert "Move it away" not in findings[0].sentence()
+    assert findings[0].path.startswith("repository")
 
 
 def test_a_mirror_may_have_a_path_of_its_own_where_nvidia_publishes_nothing(host: Host) -> None:

@@ -12,6 +12,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 
@@ -301,9 +302,13 @@ def test_modules_that_do_not_go_keep_the_driver_and_its_services(host: DebianHos
 def test_a_first_installation_needs_no_pynvml(host: DebianHost) -> None:
     host.nvml = MissingPynvml("pynvml is not there")
     assert host.go(branch=580).result.changed
-    with pytest.raises(Failure, match="settings of the GPUs cannot be saved"):
-        host.go(version=OLD)
+    host.ran.clear()
+    found = refused(host, version=OLD)
+    assert "The settings of the GPUs cannot be saved" in found["settings_lost"].detail
+    with pytest.raises(Failure, match="pynvml is not there"):
+        host.go(check=True, version=OLD)
     assert (versions(host), host.version) == ({NEW}, NEW)
+    assert host.go(version=OLD, apply="next_boot").reboot
 
 
 @pytest.mark.rows("H060")
@@ -371,3 +376,117 @@ def test_peermem_is_loaded_where_adapters_are_and_refused_without(host: DebianHo
     assert {"nvidia", "nvidia_peermem"} <= set(host.modules)
     assert "nvidia-peermem" in host.text("/etc/modules-load.d/gpufleet-nvidia.conf")
     assert host.go(**asked).result.changed is False
+
+
+@pytest.mark.parametrize("options", [{}, {"accept": ["runfile"]}])
+def test_a_package_that_the_driver_would_push_out_is_seen_before_anything_is_touched(
+    host: DebianHost, options: dict[str, Any]
+) -> None:
+    host.have(OLD)
+    if options:
+        host.put("/usr/bin/nvidia-uninstall", "")
+    host.installed["libfoo-cuda"] = "1.0-1"
+    host.pushes = ("libfoo-cuda",)
+    found = refused(host, version=NEW, **options)
+    assert "libfoo-cuda would be removed too" in found["removes_others"].detail
+    with pytest.raises(Failure):
+        host.go(check=True, version=NEW, **options)
+
+
+def test_so_is_one_that_only_the_new_repository_would_push_out(host: DebianHost) -> None:
+    host.have(OLD)
+    host.installed["libfoo-cuda"] = "1.0-1"
+    host.pushes = ("libfoo-cuda",)
+    mirror = {"repository": {"url": "https://mirror.example.com/cuda"}, "accept": ["unsigned_repository"]}
+    with pytest.raises(Failure, match=r"libfoo-cuda would be removed too.* The driver has not been touched\."):
+        host.go(version=NEW, **mirror)
+    assert (versions(host), host.version) == ({OLD}, OLD)
+    assert not [one for one in host.writes() if one.startswith(("systemctl", "rmmod", "apt-get install"))]
+
+
+def test_what_the_package_manager_cannot_do_ends_the_run_before_the_driver_is_touched(host: DebianHost) -> None:
+    host.have(OLD).simulates = False
+    with pytest.raises(Failure, match=r"not installable.* The driver has not been touched\."):
+        host.go(version=NEW)
+    assert (versions(host), host.version) == ({OLD}, OLD)
+    assert not [one for one in host.writes() if one.startswith(("systemctl", "rmmod", "apt-get install"))]
+
+
+def test_a_driver_of_the_installer_that_is_gone_or_half_gone_is_told(host: DebianHost) -> None:
+    host.put("/usr/bin/nvidia-uninstall", "")
+    host.answers["nvidia-uninstall"] = said(rc=1, err="no space\n")
+    with pytest.raises(Failure) as failure:
+        host.go(branch=580, accept=["runfile"])
+    assert "No package has been exchanged. The driver of NVIDIA's installer may be removed in part" in failure.value.msg
+    assert "gone again" not in failure.value.msg
+    del host.answers["nvidia-uninstall"]
+    host.dies_after = 3
+    with pytest.raises(Failure, match="The driver of NVIDIA's installer is removed, and is not put back"):
+        host.go(branch=580, accept=["runfile"])
+
+
+@pytest.mark.rows("H011")
+def test_a_download_that_fails_puts_pinning_and_holds_back_and_tells_what_stays(host: DebianHost) -> None:
+    first, second = "595.71.05", "595.91.07"
+    host.offer(first, second).go(version=first)
+    host.held.add(f"nvidia-driver-pinning-{first}")  # somebody's
+    host._status()
+    before = dict(host.installed), set(host.held)
+    download = host._run_apt_get
+
+    def fails(words: list[str]) -> Done:
+        return said(rc=100, err="E: 404 Not Found\n") if "--download-only" in words else download(words)
+
+    host._run_apt_get = fails  # type: ignore[method-assign]
+    del host.installed[f"linux-headers-{KERNEL}"]
+    with pytest.raises(Failure, match="404 Not Found") as failure:
+        host.go(version=second, accept=["held"])
+    assert (host.installed, host.held) == before
+    assert "The driver has not been touched." in failure.value.msg
+    assert f"These stay, and the next run needs them: linux-headers-{KERNEL}." in failure.value.msg
+    assert f"package-nvidia-driver-pinning-{second}" in failure.value.remaining
+    host._run_apt_get = download  # type: ignore[method-assign]
+    host.go(version=second, accept=["held"])
+    assert versions(host) == {second}
+
+
+@pytest.mark.rows("H042", "H055")
+def test_what_fails_takes_its_files_back_and_loads_the_other_driver_again(host: DebianHost) -> None:
+    host.load(nouveau=0)
+    host.put(f"/sys/bus/pci/devices/{GPUS[0]}/driver", "-> ../../drivers/nouveau")
+    host.put("/etc/modprobe.d/gpufleet-nvidia.conf", "# by hand\n")
+    host.dies_after = 3
+    asked: dict[str, Any] = {"branch": 580, "parameters": {"nvidia": {"NVreg_RestrictProfilingToAdminUsers": 0}}}
+    with pytest.raises(Failure) as failure:
+        host.go(**asked)
+    assert {"file-gpufleet-nvidia.conf", "file-gpufleet-nouveau.conf"} <= set(failure.value.remaining)
+    assert host.text("/etc/modprobe.d/gpufleet-nvidia.conf") == "# by hand\n"
+    assert not (host.root / "etc/modprobe.d/gpufleet-nouveau.conf").exists()
+    assert "modprobe nouveau" in host.ran
+    host.dies_after = -1
+    host.go(**asked)
+    assert (versions(host), host.rebuilt, "nouveau" in host.modules) == ({NEW}, 1, False)
+
+
+@pytest.mark.rows("H060")
+def test_absent_does_not_silently_lose_a_driver_whose_packages_were_replaced(host: DebianHost) -> None:
+    newer = "595.91.07"
+    host.offer(newer).have(OLD)
+    host.held = {"nvidia-utils-580"}
+    host._status()
+    host.go(branch=595, accept=["held"])
+    host.ran.clear()
+    found = refused(host, state="absent")
+    assert f"libnvidia-cfg1-580 {full(OLD)}" in found["driver_not_back"].detail
+    assert "somebody's hold of nvidia-utils-580" in found["driver_not_back"].detail
+    outcome = host.go(state="absent", accept=["not_ours"])
+    assert {one.id: one.severity for one in outcome.result.findings}["driver_not_back"] == "warning"
+    assert versions(host) == set()
+
+
+@pytest.mark.rows("H049")
+@pytest.mark.parametrize("values", [None, 5, ["a"], {"NVreg_EnableMSI": None}, {"NVreg_RmMsg": "1\\"}])
+def test_parameters_that_no_file_can_hold_are_refused_before_the_first_look(host: DebianHost, values: Any) -> None:
+    found = refused(host, branch=580, parameters={"nvidia": values})
+    assert list(found) == ["wrong_parameter"]
+    assert host.ran == []

@@ -129,7 +129,7 @@ def test_a_key_is_asked_for_once_and_the_password_is_seen_nowhere(tmp_path: Path
     assert staged.mok_enrolment_pending
     assert firmware.hash_seen == [(f"{HASHED}\n", 0o600)]
     assert not machine.files.exists(HASH)
-    seen = [*machine.ran, str(asdict(staged)), pending(staged).sentence()]
+    seen = [*machine.ran, str(asdict(staged)), pending(staged.certificate).sentence()]
     assert not [one for one in seen if PASSWORD in one or HASHED in one]
     assert [one.split(" ")[1] for one in machine.ran] == ["--test-key", "--generate-hash", "--import", "--test-key"]
     again = stage(machine, machine.files, "another")
@@ -139,7 +139,7 @@ def test_a_key_is_asked_for_once_and_the_password_is_seen_nowhere(tmp_path: Path
 
 @pytest.mark.rows("H045")
 def test_a_person_is_told_what_to_do_at_the_console() -> None:
-    finding = pending(Staged("pending", CERTIFICATE, True))
+    finding = pending(CERTIFICATE)
     assert (finding.id, finding.severity) == ("mok_enrolment_pending", "warning")
     assert "MokManager" in finding.remedy
 

@@ -73,6 +73,16 @@ def test_the_shell_of_dnf_ends_with_0_whatever_went_wrong_and_is_not_believed(er
 
 
 @pytest.mark.rows("H035")
+def test_what_goes_for_another_architecture_too_is_no_other_package() -> None:
+    said = "Remv libnvidia-gl-580 [580.95.05-1]\nRemv libnvidia-gl-580:i386 [580.95.05-1]\n"
+    what = Exchange({"nvidia-open": "595.91.07-1"}, ("libnvidia-gl-580",))
+    assert foresee("apt", Replay(0, said, ""), what).goes == ("libnvidia-gl-580",)
+    carry_out("apt", Replay(0, said, ""), what)
+    with pytest.raises(Failure, match="^wine:i386 would be removed too"):
+        carry_out("apt", Replay(0, said + "Remv wine:i386 [9.0-1]\n", ""), what)
+
+
+@pytest.mark.rows("H035")
 def test_apt_takes_packages_that_come_as_dependencies_in_the_same_version() -> None:
     runner = Replay(0, "Inst libcuda1 (580.95.05-1 testbed [amd64])\n", "")
     carry_out("apt", runner, Exchange({"nvidia-driver-cuda": "580.95.05-1"}, (), "580.95.05"))

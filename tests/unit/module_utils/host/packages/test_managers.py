@@ -188,6 +188,21 @@ def test_apt_tells_why_its_lists_cannot_be_read() -> None:
         one.refresh("nvidia")
 
 
+@pytest.mark.rows("H012")
+@pytest.mark.parametrize(
+    ("text", "name", "file"),
+    [("Types: deb\nURIs: file:///srv/\nSuites: /\n", "cuda.sources", "cuda.sources"),
+     ("deb [trusted=yes] file:///srv/ /\n", "cuda", "cuda.list")],
+)  # fmt: skip
+def test_apt_reads_a_source_under_the_ending_of_its_form(text: str, name: str, file: str) -> None:
+    one, ran = having("apt", ("update", 0, "", ""), ("madison", 0, " alpha | 1.0-1 | file:/srv / Packages\n", ""))
+    assert one.probe(["alpha"], text, b"") == {"alpha": ["1.0-1"]}
+    one.refresh(name)
+    ending = file.rpartition(".")[2]
+    assert [re.search(r"Etc::sourcelist=\S*/source\.(\w+) ", line + " ")[1] for line in ran[:2]] == [ending] * 2
+    assert f"Dir::Etc::sourcelist=sources.list.d/{file} " in ran[-1]
+
+
 def test_apt_refreshes_one_repository_alone_and_fails_where_it_cannot_be_read() -> None:
     one, ran = having("apt", ("update", 0, "", ""))
     one.refresh("nvidia")
