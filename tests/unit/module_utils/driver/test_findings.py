@@ -202,6 +202,18 @@ def test_with_secure_boot_accepted_the_key_is_registered_and_the_next_boot_loads
 
 
 @pytest.mark.rows("H045")
+def test_an_unsigned_module_is_planned_to_be_built_anew_where_only_signed_ones_are_loaded(host: DebianHost) -> None:
+    host.offer(OLD).have(OLD).go(branch=580)
+    assert host.go(check=True, branch=580).result.plan == []
+    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
+    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} is already enrolled\n")
+    plan = host.go(check=True, branch=580).result.plan
+    assert [(one.id, "is not signed" in one.reason) for one in plan] == [("build", True)]
+    place = host.root / f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
+    place.write_bytes(host.module(version=OLD, license="Dual MIT/GPL", signer="us"))
+    assert host.go(check=True, branch=580).result.plan == []
+
+
 def test_a_key_that_was_not_asked_for_yet_is_planned_and_its_password_judged_first(host: DebianHost) -> None:
     host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
     told = ["is not enrolled"]
@@ -229,16 +241,3 @@ def test_updates_that_are_commented_out_are_off(host: DebianHost) -> None:
     host.put("/etc/apt/apt.conf.d/20auto-upgrades", '// APT::Periodic::Unattended-Upgrade "1";\n')
     host.put("/etc/dnf/automatic.conf", "# apply_updates = yes\n")
     assert "unattended" not in seen(host, hold=False)
-
-
-@pytest.mark.rows("H045")
-def test_an_unsigned_module_is_planned_to_be_built_anew_where_only_signed_ones_are_loaded(host: DebianHost) -> None:
-    host.offer(OLD).have(OLD).go(branch=580)
-    assert host.go(check=True, branch=580).result.plan == []
-    host.put(SECURE, b"\6\0\0\0\1").put("/var/lib/dkms/mok.pub", "key").put("/var/lib/dkms/mok.key", "key")
-    host.answers["mokutil --test-key"] = lambda argv: said(f"{argv[-1]} is already enrolled\n")
-    plan = host.go(check=True, branch=580).result.plan
-    assert [(one.id, "is not signed" in one.reason) for one in plan] == [("build", True)]
-    place = host.root / f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
-    place.write_bytes(host.module(version=OLD, license="Dual MIT/GPL", signer="us"))
-    assert host.go(check=True, branch=580).result.plan == []
