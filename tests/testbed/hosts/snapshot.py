@@ -8,7 +8,8 @@ from __future__ import annotations
 from typing import Any
 
 #: Left out: file systems of the kernel, what a host writes by itself or when somebody logs in, apt's copies of
-#: repositories, and dpkg's book (it keeps the order in which packages came; which are there tests ask dpkg itself).
+#: repositories, and the books of dpkg and apt (the one keeps the order in which packages came, the other comes with the
+#: first package that is installed for another; which packages are there tests ask dpkg itself).
 PROGRAM = rb"""
 import hashlib, json, os, stat, sys
 
@@ -17,6 +18,7 @@ LEFT_OUT = {
     "/var/lib/private", "/var/lib/systemd", "/home/admin/.ansible", "/root/.ansible",
     "/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet", "/var/lib/nvml-double",
     "/var/lib/sudo", "/var/lib/apt/lists", "/var/lib/dpkg/status", "/var/lib/dpkg/status-old",
+    "/var/lib/apt/extended_states",
 }
 
 # Contents that the last snapshot read, by what changes with every write.
