@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from typing import Any, Callable, Dict, NoReturn, Optional, Protocol
 
-from ._plan import WARNING, Result
+from ._plan import WARNING, Failure, Outcome, Result
 
 Progress = Callable[[str], None]
 
@@ -49,3 +49,14 @@ def warn(module: Module, result: Result) -> None:
     for finding in result.findings if not result.shown else ():
         if finding.severity == WARNING:
             module.warn(finding.sentence())
+
+
+def run_on_host(module: Module, run: Callable[[Progress], Outcome]) -> None:
+    """Carry out ``run(progress)``, and leave by ``exit_json`` or ``fail_json``."""
+    try:
+        outcome = run(progress_to(module.params.get("progress_file")))
+    except Failure as failure:
+        warn(module, failure.result)
+        module.fail_json(**failure.as_dict())
+    warn(module, outcome.result)
+    module.exit_json(**outcome.as_dict(), **({"diff": outcome.diff} if module._diff else {}))

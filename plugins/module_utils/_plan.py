@@ -107,6 +107,18 @@ class Result:
         }
 
 
+@dataclass
+class Outcome:
+    """What a run on a host ends with: the result, and its diff."""
+
+    result: Result
+    diff: List[Dict[str, str]] = field(default_factory=list)
+
+    def as_dict(self) -> Dict[str, Any]:
+        """Plain data for ``exit_json``."""
+        return self.result.as_dict()
+
+
 class Failure(Exception):
     """The run cannot go on. ``msg`` names layer, target, cause, next step; ``done``, ``remaining`` are action ids."""
 

@@ -17,10 +17,15 @@ LIBRARY = "/tmp/library"
 
 def library(host: Host, *parts: str) -> None:
     """Put folders of module_utils below ``LIBRARY``; programs have it in ``sys.path``."""
-    files = [str(one.relative_to(CHECKOUT)) for one in (CHECKOUT / "plugins/module_utils").glob("*.py")]
-    for part in parts:
-        files += [str(one.relative_to(CHECKOUT)) for one in (CHECKOUT / "plugins/module_utils" / part).glob("*.py")]
-    packed = subprocess.run(["tar", "-C", CHECKOUT, "-c", *files], capture_output=True, check=True).stdout
+    place = CHECKOUT / "plugins/module_utils"
+    files = [*place.glob("*.py"), *(one for part in parts for one in (place / part).glob("*.py"))]
+    give(host, *(str(one.relative_to(CHECKOUT)) for one in files))
+
+
+def give(host: Host, *files: str) -> None:
+    """Put files and folders of the checkout below ``LIBRARY``."""
+    command = ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", *files]
+    packed = subprocess.run(command, capture_output=True, check=True).stdout
     root = f"{LIBRARY}/{MODULE.replace('.', '/')}"
     host.run(f"mkdir -p {root} && tar -C {root} -x", stdin=packed)
 

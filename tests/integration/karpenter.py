@@ -10,6 +10,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.crds import LOOSE, definition
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 
 KINDS = (("NodePool", "karpenter.sh", "nodepools"), ("EC2NodeClass", "karpenter.k8s.aws", "ec2nodeclasses"))
@@ -17,24 +18,12 @@ NODE_CLASS = {"type": "object", "required": ["group", "kind", "name"], "properti
     name: {"type": "string", "minLength": 1} for name in ("group", "kind", "name")}}  # fmt: skip
 
 
-def definition(kind: str, group: str, plural: str) -> dict[str, Any]:
-    loose: dict[str, Any] = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    spec = loose
+def kind_of(kind: str, group: str, plural: str) -> dict[str, Any]:
+    spec = LOOSE
     if kind == "NodePool":
-        inner = {**loose, "required": ["nodeClassRef"], "properties": {"nodeClassRef": NODE_CLASS}}
-        spec = {**loose, "properties": {"template": {**loose, "properties": {"spec": inner}}}}
-    schema = {"openAPIV3Schema": {"type": "object", "properties": {"spec": spec}}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [{"name": "v1", "served": True, "storage": True, "schema": schema}],
-        },
-    }
+        inner = {**LOOSE, "required": ["nodeClassRef"], "properties": {"nodeClassRef": NODE_CLASS}}
+        spec = {**LOOSE, "properties": {"template": {**LOOSE, "properties": {"spec": inner}}}}
+    return definition(kind, group, plural, "v1", {"type": "object", "properties": {"spec": spec}})
 
 
 @contextlib.contextmanager
@@ -42,7 +31,7 @@ def karpenter_in(fleet: Fleet) -> Iterator[None]:
     """Karpenter's kinds are served meanwhile; afterwards they are gone, with all their objects."""
     names = [f"crd/{plural}.{group}" for _kind, group, plural in KINDS]
     for kind in KINDS:
-        fleet.kubectl("apply", "-f", "-", user="admin", text=json.dumps(definition(*kind)))
+        fleet.kubectl("apply", "-f", "-", user="admin", text=json.dumps(kind_of(*kind)))
     try:
         fleet.kubectl("wait", "--for=condition=Established", *names, "--timeout=60s", user="admin")
         yield

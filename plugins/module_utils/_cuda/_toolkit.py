@@ -47,13 +47,8 @@ def cuda_toolkit(params: Mapping[str, Any], check: bool, tools: Tools) -> Result
     """One run of the module. Raises Failure."""
     if os.geteuid():
         raise Failure("Only root may install packages. Run with become: true. Nothing has been changed.")
-    held = _lock.NONE if check else _lock.take(Root().at("/etc"), "/etc", COMPONENT, _WAIT)
-    try:
-        with Journal(tools.files, COMPONENT) as journal:
-            return _Run(params, check, tools, journal).go()
-    finally:
-        if held != _lock.NONE:
-            os.close(held)
+    with _lock.alone(Root().at, COMPONENT, _WAIT, check), Journal(tools.files, COMPONENT) as journal:
+        return _Run(params, check, tools, journal).go()
 
 
 class _Run:

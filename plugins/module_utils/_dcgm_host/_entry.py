@@ -7,18 +7,11 @@ from __future__ import annotations
 
 from typing import Optional
 
-from .._module import Module, progress_to, warn
-from .._plan import Failure
+from .._module import Module, run_on_host
 from ._run import Tools, dcgm_exporter
 
 
 def run_module(module: Module, tools: Optional[Tools] = None) -> None:
     """Carry out a run, and leave by ``exit_json`` or ``fail_json``."""
-    progress = progress_to(module.params.get("progress_file"))
-    try:
-        outcome = dcgm_exporter(module.params, module.check_mode, progress, tools or Tools())
-    except Failure as failure:
-        warn(module, failure.result)
-        module.fail_json(**failure.as_dict())
-    warn(module, outcome.result)
-    module.exit_json(**outcome.result.as_dict(), **({"diff": outcome.diff} if module._diff else {}))
+    given = tools or Tools()
+    run_on_host(module, lambda progress: dcgm_exporter(module.params, module.check_mode, progress, given))

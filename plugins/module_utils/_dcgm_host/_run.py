@@ -19,7 +19,7 @@ from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units, UnitState
 from .._matrix import FitSet
-from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Check, Failure, Finding, Outcome, Result, errors, refusal
 from . import _absent, _facts, _packages, _request, _scrape, _units
 from ._facts import Facts
 from ._scrape import Metrics
@@ -45,29 +45,15 @@ class Tools:
     facts: Callable[[Files], Facts] = _facts.read
 
 
-@dataclass
-class Outcome:
-    """The result, and its diff."""
-
-    result: Result
-    diff: List[Dict[str, str]] = field(default_factory=list)
-
-
 def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     """One run of the module. Raises Failure."""
     if os.geteuid():
         raise Failure("Only root may set up services. Run with become: true. Nothing has been changed.")
     if not tools.has_systemd():
         raise Failure("This host is not run by systemd, and the exporter is a service of it. Nothing has been changed.")
-    folder = "/etc"
-    held = _lock.NONE if check else _lock.take(Root().at(folder), folder, COMPONENT, _WAIT)
-    try:
-        with Journal(tools.files, COMPONENT) as journal:
-            run = _Absent if params["state"] == "absent" else _Present
-            return run(params, check, progress, tools, journal).go()
-    finally:
-        if held != _lock.NONE:
-            os.close(held)
+    with _lock.alone(Root().at, COMPONENT, _WAIT, check), Journal(tools.files, COMPONENT) as journal:
+        run = _Absent if params["state"] == "absent" else _Present
+        return run(params, check, progress, tools, journal).go()
 
 
 class _Run:

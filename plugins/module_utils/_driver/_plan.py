@@ -12,7 +12,7 @@ import fnmatch
 from dataclasses import dataclass, field
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .._host._packages import compare
+from .._host._packages import _told
 from .._host_state._driver import numbers
 from .._plan import ERROR, Action, Finding
 from ._catalog import Package, PackageSet
@@ -243,7 +243,8 @@ def _actions(result: Packages, seen: Seen) -> List[Action]:
         reason = f"the module stream of the branch{f', instead of {seen.stream}' if seen.stream else ''}"
         found.append(Action("stream", "enable", f"nvidia-driver:{result.stream}", reason, before=seen.stream or None))
     for name, version in {**result.first, **result.pins}.items():
-        found.append(_moved(name, version, seen, name in result.first))
+        why = "the driver needs it" if name in result.first else "it is not there"
+        found.append(_told.move("package", seen.manager, name, seen.installed.get(name, ""), version, why))
     for name in result.remove:
         reason = "it cannot be beside what is wanted"
         found.append(Action(f"package-{name}", "remove", name, reason, before=seen.installed[name]))
@@ -253,13 +254,3 @@ def _actions(result: Packages, seen: Seen) -> List[Action]:
     for name in result.release:
         found.append(Action(f"hold-{name}", "unhold", name, "it is not to be held"))
     return found
-
-
-def _moved(name: str, version: str, seen: Seen, first: bool) -> Action:
-    before = seen.installed.get(name)
-    if before is None:
-        reason = "the driver needs it" if first else "it is not there"
-        return Action(f"package-{name}", "install", name, reason, after=version)
-    down = compare(seen.manager, before, version) > 0
-    verb, reason = ("downgrade", "an older version is asked for") if down else ("upgrade", "it is older")
-    return Action(f"package-{name}", verb, name, reason, before=before, after=version)

@@ -5,10 +5,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 from .._gpu._nvml import Nvml, Opener
 from .._host import _lock
@@ -20,7 +19,8 @@ from .._host._systemd import Units
 from .._host_state import _packages as _state_packages
 from .._host_state._collect import Host as StateHost
 from .._host_state._system import ENABLED
-from .._plan import ERROR, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
+from .._plan import Outcome as PlainOutcome
 from . import _acts, _findings, _found, _kernel, _request, _secure_boot, _settings, _verify
 from ._acts import Acts, Goal, Reader
 from ._choice import Choice, choose, fits, matrix_of
@@ -54,16 +54,13 @@ class Tools:
 
 
 @dataclass
-class Outcome:
-    """The result, its diff, and why the host has to be booted (empty: it has not)."""
+class Outcome(PlainOutcome):
+    """``reboot``: why the host has to be booted (empty: it has not)."""
 
-    result: Result
-    diff: List[Dict[str, str]] = field(default_factory=list)
     reboot: Tuple[str, ...] = ()
 
     def as_dict(self) -> Dict[str, Any]:
-        """Plain data for ``exit_json``."""
-        return dict(self.result.as_dict(), reboot_required=bool(self.reboot), reboot_reasons=list(self.reboot))
+        return dict(super().as_dict(), reboot_required=bool(self.reboot), reboot_reasons=list(self.reboot))
 
 
 def nvidia_driver(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
@@ -95,7 +92,10 @@ class _Run:
 
     def go(self) -> Outcome:
         """Plan, then act, unless this is check mode or there is nothing to do."""
-        with self._alone(), Journal(self._files, COMPONENT) as journal:
+        with (
+            _lock.alone(self._root.at, COMPONENT, _WAIT, self._check, "/usr"),
+            Journal(self._files, COMPONENT) as journal,
+        ):
             found = self._found()
             self._result.found = found.told()
             shop = Shop(found, self._request, self._runner, self._files, journal, self._live)
@@ -103,28 +103,21 @@ class _Run:
                 return self._absent(found, shop, journal)
             return self._present(found, shop, journal)
 
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One run at a time from before the first look: what a run plans has to hold until it is done.
-
-        The lock is on a folder that is there anyway, so that a run with nothing to do writes nothing.
-        """
-        folder = "/usr" if os.path.isdir(self._root.at("/usr")) else "/"
-        held = _lock.NONE if self._check else _lock.take(self._root.at(folder), folder, COMPONENT, _WAIT)
-        try:
-            yield
-        finally:
-            if held != _lock.NONE:
-                os.close(held)
-
     def _found(self) -> HostFound:
         host = StateHost(self._request.root, asks=self._live and self._tools.asks)
         host.runner, host.opener = self._runner, self._tools.opener
         return _found.read(host, self._request.kernel)
 
     def _refuse(self) -> None:
-        if errors(self._result.findings):
+        findings = self._result.findings
+        if errors(findings):
             self._result.changed = False
+            named = {one.accept for one in findings}
+            unused = [name for name in self._request.accept if name not in named]
+            if unused:
+                detail = f"{', '.join(unused)}: no finding here has that name"
+                remedy = "Each finding tells the word that accepts it"
+                findings.append(Finding("accept_unused", WARNING, detail, path="accept", remedy=remedy))
             raise Failure(refusal(self._result.findings), self._result)
 
     # --- There --------------------------------------------------------------------------------------------------------

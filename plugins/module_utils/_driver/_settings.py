@@ -204,14 +204,7 @@ def restore(opener: Opener, files: Files, progress: Progress) -> List[str]:
 
 
 def _give(nvml: Nvml, kept: Settings, progress: Progress) -> List[str]:
-    wrong: List[str] = []
-    there: Dict[str, Gpu] = {}
-    for index in range(int(nvml.call("nvmlDeviceGetCount"))):
-        try:
-            gpu = nvml.gpu(index)
-            there[gpu.uuid] = gpu
-        except NvmlError as error:
-            wrong.append(f"GPU {index} cannot be read ({error})")
+    there, wrong = nvml.by_uuid()
     if kept.mig:
         # Before the limits: a change of the MIG mode resets some of them.
         wrong += _boot.restore(nvml, _kept.from_json(kept.mig), Executor(nvml, progress))

@@ -22,14 +22,7 @@ LOCK_WAIT = 240.0  # seconds for a run of the module to end; the unit's own limi
 
 def restore(nvml: Nvml, kept: Dict[str, KeptGpu], executor: Executor) -> List[str]:
     """Bring each kept GPU to its layout; what was not done, as sentences. One GPU's trouble stops no other."""
-    wrong: List[str] = []
-    there = {}
-    for index in range(int(nvml.call("nvmlDeviceGetCount"))):
-        try:
-            found = nvml.gpu(index)
-            there[found.uuid] = found
-        except NvmlError as error:
-            wrong.append(f"GPU {index} cannot be read ({error})")
+    there, wrong = nvml.by_uuid()
     for uuid, gpu in kept.items():
         if uuid not in there:
             wrong.append(f"GPU {uuid} is not there")

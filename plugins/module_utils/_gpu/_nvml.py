@@ -181,6 +181,17 @@ class Nvml:
             int(self.call("nvmlDeviceGetMemoryInfo", handle, what=what).total),
         )
 
+    def by_uuid(self) -> Tuple[Dict[str, Gpu], List[str]]:
+        """Every GPU that can be read, by its UUID; and a sentence for each that cannot."""
+        there, wrong = {}, []
+        for index in range(int(self.call("nvmlDeviceGetCount"))):
+            try:
+                found = self.gpu(index)
+                there[found.uuid] = found
+            except NvmlError as error:
+                wrong.append(f"GPU {index} cannot be read ({error})")
+        return there, wrong
+
     def mode(self, gpu: Gpu) -> Optional[Mode]:
         """The MIG mode; None where the GPU cannot do MIG."""
         answer = self.ask("nvmlDeviceGetMigMode", gpu)

@@ -8,13 +8,31 @@ Nothing has to be written for the lock, and it ends with the process.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import time
+from typing import Callable, Iterator
 
 from .._plan import Failure
 
 NONE = -1
+
+
+@contextlib.contextmanager
+def alone(at: Callable[[str], str], who: str, wait: float, check: bool, folder: str = "/etc") -> Iterator[None]:
+    """One run of ``who`` at a time from before the first look: what a run plans has to hold until it is done.
+
+    ``at`` tells where a path of the host is. The lock is on a folder that is there anyway, so that a run with nothing
+    to do writes nothing. There is none in check mode.
+    """
+    place = folder if os.path.isdir(at(folder)) else "/"
+    held = NONE if check else take(at(place), place, who, wait)
+    try:
+        yield
+    finally:
+        if held != NONE:
+            os.close(held)
 
 
 def take(real: str, path: str, who: str, wait: float) -> int:

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding
 from ._commands import Runner
 from ._journal import Journal
-from ._packages import Manager, compare
+from ._packages import Manager, _told, compare
 
 LATEST = "latest"
 _INSTALLED = "package "  # notes: the version before us, "" for none
@@ -227,7 +227,8 @@ def _tell(result: Plan, seen: Seen) -> None:
         result.actions.append(Action(f"remove-{name}", "remove", name, reason, before=seen.installed[name]))
     for name, version in result.pins.items():
         if seen.installed.get(name) != version:
-            result.actions.append(_moved(name, version, seen, result.give_back))
+            why = "it was there before" if result.give_back else "it is not there"
+            result.actions.append(_told.move("install", seen.manager, name, seen.installed.get(name, ""), version, why))
     for name in result.hold:
         if name not in seen.held:
             result.actions.append(Action(f"hold-{name}", "hold", name, "updates leave it alone"))
@@ -235,16 +236,6 @@ def _tell(result: Plan, seen: Seen) -> None:
         if name not in result.hold and name not in result.leave:
             reason = "it was not held before" if result.give_back else "it is not to be held"
             result.actions.append(Action(f"unhold-{name}", "unhold", name, reason))
-
-
-def _moved(name: str, version: str, seen: Seen, back: bool) -> Action:
-    before = seen.installed.get(name)
-    if before is None:
-        reason = "it was there before" if back else "it is not there"
-        return Action(f"install-{name}", "install", name, reason, after=version)
-    down = compare(seen.manager, before, version) > 0
-    verb, reason = ("downgrade", "an older version is asked for") if down else ("upgrade", "it is older")
-    return Action(f"install-{name}", verb, name, reason, before=before, after=version)
 
 
 # --- Act --------------------------------------------------------------------------------------------------------------
@@ -347,12 +338,4 @@ def prove(todo: Plan, manager: Manager) -> List[Check]:
         wrong = {name: version for name, version in wrong.items() if version != todo.pins[name]}
         told = ", ".join(f"{name} {version}" for name, version in (wrong or todo.pins).items())
         checks.append(Check("packages-version", not wrong, told))
-    if todo.hold:
-        free = [name for name in todo.hold if name not in manager.held(todo.hold)]
-        told = f"not held: {', '.join(free)}" if free else f"held: {', '.join(todo.hold)}"
-        checks.append(Check("packages-held", not free, told))
-    if todo.leave:
-        still = [name for name in todo.leave if name in installed]
-        told = f"still there: {', '.join(still)}" if still else f"gone: {', '.join(todo.leave)}"
-        checks.append(Check("packages-removed", not still, told))
-    return checks
+    return checks + _told.proved(todo.hold, todo.leave, installed, manager)

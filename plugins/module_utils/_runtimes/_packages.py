@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cmp_to_key
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .._host._packages import compare
+from .._host._packages import _told, compare
 from .._matrix import LIMITS
 from .._plan import ERROR, INFO, WARNING, Action, Finding
 from ._repository import Repository
@@ -266,7 +266,8 @@ def _actions(result: Plan, seen: Seen) -> List[Action]:
         found.append(Action(f"repository-{number}", verb, path, reason))
     for name, version in result.pins.items():
         if seen.installed.get(name) != version:
-            found.append(_moved(name, version, seen))
+            before = seen.installed.get(name, "")
+            found.append(_told.move("install", seen.manager, name, before, version, "it is not there"))
     for name in result.hold:
         if name not in seen.held:
             found.append(Action(f"hold-{name}", "hold", name, "updates leave it alone"))
@@ -278,12 +279,3 @@ def _actions(result: Plan, seen: Seen) -> List[Action]:
         reason = "it was not there before" if result.give_back else "the toolkit has taken its place"
         found.append(Action(f"remove-{name}", "remove", name, reason, before=seen.installed[name]))
     return found
-
-
-def _moved(name: str, version: str, seen: Seen) -> Action:
-    before = seen.installed.get(name)
-    if before is None:
-        return Action(f"install-{name}", "install", name, "it is not there", after=version)
-    down = compare(seen.manager, before, version) > 0
-    verb, reason = ("downgrade", "an older version is asked for") if down else ("upgrade", "it is older")
-    return Action(f"install-{name}", verb, name, reason, before=before, after=version)

@@ -16,7 +16,7 @@ from typing import Callable, Dict, List, Mapping, Optional, Tuple
 
 from .._host._files import Files
 from .._host._journal import Journal
-from .._host._packages import Manager
+from .._host._packages import Manager, _told
 from .._host._packages._sources import Source, differing, distrust_again, set_up
 from .._plan import WARNING, Check, Failure, Finding, Result, errors
 from ._packages import HELD, INSTALLED, NAMES, OBSOLETE, Plan, Seen, Wanted, members, settled
@@ -95,15 +95,7 @@ def prove(todo: Plan, manager: Manager) -> List[Check]:
         wrong.update({name: "not installed" for name in todo.pins if name not in there})
         told = ", ".join(f"{name} {version}" for name, version in (wrong or there).items())
         checks.append(Check("packages-version", not wrong, told))
-    if todo.hold:
-        free = [name for name in todo.hold if name not in manager.held(todo.hold)]
-        told = f"not held: {', '.join(free)}" if free else f"held: {', '.join(todo.hold)}"
-        checks.append(Check("packages-held", not free, told))
-    if todo.remove:
-        there_still = [name for name in todo.remove if name in installed]
-        told = f"still there: {', '.join(there_still)}" if there_still else f"gone: {', '.join(todo.remove)}"
-        checks.append(Check("packages-removed", not there_still, told))
-    return checks
+    return checks + _told.proved(todo.hold, todo.remove, installed, manager)
 
 
 def _differing(

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._host import _lock
 from .._host._commands import Runner
@@ -19,7 +18,7 @@ from .._host._packages import Manager, manager
 from .._host._root import Root
 from .._host._systemd import Units
 from .._matrix import TOOLKIT_CDI_BY_DEFAULT, version_key
-from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Result, errors, refusal
+from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Outcome, Result, errors, refusal
 from . import _find, _packages, _packages_run, _rootless, _selinux, _toolkit_config
 from ._configure import Job, Settings, carry_out, command, prepare, prove, write
 from ._give_back import GiveBack
@@ -48,14 +47,6 @@ class Tools:
     runner: Runner = field(default_factory=Runner)
     files: Callable[[Root], Files] = Files
     has_systemd: Callable[[], bool] = Units.available
-
-
-@dataclass
-class Outcome:
-    """The result, and its diff."""
-
-    result: Result
-    diff: List[Dict[str, str]] = field(default_factory=list)
 
 
 def container_toolkit(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
@@ -134,7 +125,7 @@ class _Run:
     def go(self) -> Outcome:
         """Plan, then act, unless this is check mode or there is nothing to do."""
         with (
-            self._alone(),
+            _lock.alone(self._root.at, COMPONENT, _WAIT, self._check),
             Journal(self._files, COMPONENT) as journal,
             Journal(self._files, _packages_run.COMPONENT) as bought,
         ):
@@ -143,20 +134,6 @@ class _Run:
             if self._params["state"] == "absent":
                 return self._absent(journal, packages)
             return self._present(journal, packages)
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[None]:
-        """One run at a time from before the first look: what a run plans has to hold until it is done.
-
-        The lock is on a folder that is there anyway, so that a run with nothing to do writes nothing.
-        """
-        folder = "/etc" if os.path.isdir(self._root.at("/etc")) else "/"
-        held = _lock.NONE if self._check else _lock.take(self._root.at(folder), folder, COMPONENT, _WAIT)
-        try:
-            yield
-        finally:
-            if held != _lock.NONE:
-                os.close(held)
 
     def _packages(self, journal: Journal) -> Optional[_Packages]:
         """What the packages need; None where they are left alone. Nothing is changed."""

@@ -24,6 +24,7 @@ from .._nodes._removal import plan_removal
 from .._nodes._stage import Stage as At
 from .._nodes._stage import foreign_taints, gaps_of, is_gpu_node, node_ready, offers, rows
 from .._operands import _nfd, build_by_operand, problems
+from .._operands._driver import COMPONENT
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
@@ -448,6 +449,7 @@ class StackRun:
             fresh = self.request.clock() - self.planned_at < FRESH
             before = self.wanted
             last = first if fresh and self._wanted() == before else self._plan()
+        self.journal.run_steps(_drivers_that_go(last, self.wanted), "stack")
         steps = [step for step in last.steps if step.id not in self.journal.done]
         later = self._behind_toolkit(steps, last) if self.request.wait else []
         self.journal.run_steps([step for step in steps if step not in later], "stack")
@@ -634,6 +636,20 @@ class StackRun:
         """A node's row, with what is broken on it."""
         at = self.verdicts.failed.get(row["name"])
         return row if at is None else dict(row, stage=at.reached, ready=False, failed=True, trouble=at.sentence)
+
+
+def _drivers_that_go(plan: Plan, wanted: Sequence[Mapping[str, Any]]) -> List[Step]:
+    """Removals of driver DaemonSets where none is wanted any more. They come first: as long as there is one, a
+    validation that starts waits for its pod, and never looks for the driver of the host."""
+    if any(_is_driver(obj) for obj in wanted if obj["kind"] == "DaemonSet"):
+        return []
+    gone = [step for step in plan.steps if step.verb == DELETE and step.ref.kind == "DaemonSet"]
+    return [step for step in gone if _is_driver(step.live or {})]
+
+
+def _is_driver(workload: Mapping[str, Any]) -> bool:
+    labels = (workload.get("metadata") or {}).get("labels") or {}
+    return COMPONENT.items() <= labels.items()
 
 
 def _uses_runtime_class(workload: Optional[Mapping[str, Any]]) -> bool:

@@ -10,20 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.on_hosts import CHECKOUT, LIBRARY, MODULE, give
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
 pytestmark = pytest.mark.hosts
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 PARTS = (
     "plugins/module_utils/_plan.py",
     "plugins/module_utils/_host",
     "plugins/module_utils/_driver/_services.py",
     "tests/helpers/faults.py",
 )
-LIBRARY = "/tmp/library"
-MODULE = "ansible_collections.gpufleet.nvidia"
 
 # A component in small: a unit, its configuration, a file of the host that it changes; and the way back.
 COMPONENT = f"""
@@ -70,10 +68,7 @@ print(len(steps.said))
 @pytest.fixture
 def library(host: Host) -> Host:
     """A host with the collection's host library, as a module has it."""
-    files = [str(path) for part in PARTS for path in _files(CHECKOUT / part)]
-    packed = subprocess.run(["tar", "-C", CHECKOUT, "-c", *files], capture_output=True, check=True).stdout
-    root = f"{LIBRARY}/{MODULE.replace('.', '/')}"
-    host.run(f"mkdir -p {root} && tar -C {root} -x", stdin=packed)
+    give(host, *(str(path) for part in PARTS for path in _files(CHECKOUT / part)))
     host.put("/tmp/component.py", COMPONENT)
     return host
 

@@ -6,24 +6,20 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.on_hosts import LIBRARY, MODULE, give
 from ansible_collections.gpufleet.nvidia.tests.testbed import programs
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, runtimes
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
 
 pytestmark = pytest.mark.hosts
 
-CHECKOUT = Path(__file__).resolve().parents[3]
-MODULE = "ansible_collections.gpufleet.nvidia"
-LIBRARY = f"/tmp/library/{MODULE.replace('.', '/')}"
 PROGRAM = "/usr/bin/nvidia-container-runtime"
 # The low-level runtime of the toolkit needs a driver: this one writes down how it is called, and runs runc.
 STAND_IN = '#!/bin/sh\necho "$@" >> /var/log/nvidia-container-runtime.calls\nexec runc "$@"\n'
@@ -75,16 +71,12 @@ DEFAULTS: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """A host of each version of containerd, with it and docker."""
-    parts = ("plugins/module_utils", "tests/helpers/faults.py")
-    packed = subprocess.run(
-        ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", *parts], capture_output=True, check=True
-    ).stdout
     with Hosts(tmp_path_factory.mktemp("toolkit")) as hosts:
         for name, system in SYSTEMS.items():
             host = hosts.start(f"containerd{name.replace('.', '')}", system)
             if name == "2.4":
                 runtimes.install_containerd(host)
-            host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
+            give(host, "plugins/module_utils", "tests/helpers/faults.py")
             host.put("/tmp/run.py", RUN)
             host.put(PROGRAM, STAND_IN, mode=0o755)
             runtimes.start(host, "containerd", "docker")
@@ -107,7 +99,7 @@ def toolkit(
 ) -> dict[str, Any]:
     """One run; ``at``: the step at which it fails or is killed. A killed one has no result."""
     given = {"params": {**DEFAULTS, **options}, "check": check, "at": at, "moment": moment, "fault": fault}
-    command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
+    command = ["env", f"PYTHONPATH={LIBRARY}", "python3", "-B", "/tmp/run.py"]
     done = host.run(command, stdin=json.dumps(given).encode(), check=False)
     if done.returncode == -9 or done.returncode == 137:
         return {"killed": True}
@@ -422,7 +414,7 @@ def injected(host: Host, pace: int, first: int = 1) -> int:
     """Faults at every ``pace``-th step of ``present`` and of ``absent``."""
     host.put("/tmp/loop.py", LOOP)
     words = [json.dumps(DEFAULTS), "present,absent", str(first), str(pace)]
-    command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/loop.py", *words]
+    command = ["env", f"PYTHONPATH={LIBRARY}", "python3", "-B", "/tmp/loop.py", *words]
     done = host.run(command, timeout=1500, check=False)
     assert done.returncode == 0, done.stderr
     return int(done.stdout)

@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT, options
+from ansible_collections.gpufleet.nvidia.tests.helpers.documents import options
+from ansible_collections.gpufleet.nvidia.tests.helpers.on_hosts import LIBRARY, MODULE, give
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm.packages import CLOSED_MODULE, FOUR, THREE
@@ -24,8 +25,6 @@ from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import dif
 
 pytestmark = pytest.mark.hosts
 
-MODULE = "ansible_collections.gpufleet.nvidia"
-LIBRARY = f"/tmp/library/{MODULE.replace('.', '/')}"
 UNIT, ENGINE = "nvidia-dcgm-exporter.service", "nvidia-dcgm.service"
 SHORT = "DCGM_FI_DEV_GPU_TEMP, gauge, Temperature\nDCGM_FI_DEV_FB_USED, gauge, Used\nDCGM_FI_DRIVER_VERSION, label, x\n"
 
@@ -53,16 +52,14 @@ class Place:
 
     def __init__(self, hosts: Hosts, host: Host) -> None:
         self.hosts, self.host = hosts, host
-        parts = ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", "plugins/module_utils"]
-        packed = subprocess.run(parts, capture_output=True, check=True).stdout
-        host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
+        give(host, "plugins/module_utils")
         host.put("/tmp/run.py", RUN)
         host.ssh("sudo true")  # what logging in leaves behind
 
     def run(self, *, check: bool = False, **given: Any) -> dict[str, Any]:
         """One run; its answer is what RETURN says."""
         params = {**DEFAULTS, "platform": "systemd", "scrape_timeout": 20, **given}
-        command = ["env", "PYTHONPATH=/tmp/library", "python3", "-B", "/tmp/run.py"]
+        command = ["env", f"PYTHONPATH={LIBRARY}", "python3", "-B", "/tmp/run.py"]
         done = self.host.run(command, stdin=json.dumps({"params": params, "check": check}).encode(), check=False)
         assert done.returncode == 0, done.stderr
         answer: dict[str, Any]

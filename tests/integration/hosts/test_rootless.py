@@ -6,15 +6,13 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.on_hosts import give
 from ansible_collections.gpufleet.nvidia.tests.integration.hosts.test_container_toolkit import (
-    CHECKOUT,
-    LIBRARY,
     PROGRAM,
     RUN,
     STAND_IN,
@@ -44,13 +42,9 @@ Delegate=yes
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    parts = ("plugins/module_utils", "tests/helpers/faults.py")
-    packed = subprocess.run(
-        ["tar", "-C", CHECKOUT, "--exclude=__pycache__", "-c", *parts], capture_output=True, check=True
-    ).stdout
     with Hosts(tmp_path_factory.mktemp("rootless")) as hosts:
         host = hosts.start("rootless", "debian13-rootless")
-        host.run(f"mkdir -p {LIBRARY} && tar -C {LIBRARY} -x", stdin=packed)
+        give(host, "plugins/module_utils", "tests/helpers/faults.py")
         host.put("/tmp/run.py", RUN)
         host.put(PROGRAM, STAND_IN, mode=0o755)
         host.run(

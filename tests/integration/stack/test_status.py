@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _host_drivers
+from ansible_collections.gpufleet.nvidia.tests.helpers.crds import definition
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.integration.karpenter import karpenter_in
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
@@ -32,19 +33,7 @@ def reason(found: dict[str, Any]) -> tuple[str, str]:
 
 def crd(kind: str) -> dict[str, Any]:
     group, version, plural = KINDS[kind]
-    schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
-    served = {"name": version, "served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{group}"},
-        "spec": {
-            "group": group,
-            "scope": "Cluster",
-            "names": {"kind": kind, "plural": plural, "singular": kind.lower()},
-            "versions": [served],
-        },
-    }
+    return definition(kind, group, plural, version, subresources={"status": {}})
 
 
 def made(kind: str, name: str, **spec: Any) -> str:

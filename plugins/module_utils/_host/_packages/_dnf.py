@@ -45,6 +45,9 @@ class Dnf:
     """
 
     name = "dnf"
+    _unlocked: Sequence[str] = ("--disableplugin=versionlock", _EVERY_STREAM)  # a query that sees every version
+    _alone: Sequence[str] = ("--disableplugin=*", _EVERY_STREAM)  # and without what the host adds
+    _available: Sequence[str] = ("repoquery", "--available", "--qf", _FORMAT)
 
     def __init__(self, runner: Runner) -> None:
         self._runner = runner
@@ -55,15 +58,7 @@ class Dnf:
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         if not names:
             return {}
-        query = [
-            "--disableplugin=versionlock",
-            _EVERY_STREAM,
-            "repoquery",
-            "--available",
-            "--qf",
-            _FORMAT,
-            *checked(names),
-        ]
+        query = [*self._unlocked, *self._available, *checked(names)]
         done = self._runner.run(["dnf", "-q", "--cacheonly", *query], check=False, timeout=READ)
         if done.rc:  # a repository that was never read
             done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
@@ -71,14 +66,9 @@ class Dnf:
 
     def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
         with scratch(source, key, "source.repo") as folder:
-            places = {
-                "reposdir": folder,
-                "cachedir": f"{folder}/cache",
-                "*.skip_if_unavailable": "0",
-                "*.module_hotfixes": "1",
-            }
+            places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
             options = [f"--setopt={name}={value}" for name, value in places.items()]
-            query = ["--disableplugin=*", "repoquery", "--available", "--qf", _FORMAT, *checked(names)]
+            query = [*self._alone, *self._available, *checked(names)]
             done = self._runner.run(["dnf", "-q", "-y", *options, *query], check=False, timeout=REFRESH)
             return self._versions(self._good(done, "read the repository"), names)
 

@@ -6,11 +6,11 @@
 from __future__ import annotations
 
 import fnmatch
-from typing import Dict, List, Sequence
+from typing import List, Sequence
 
 from .._commands import Done
 from ._dnf import Dnf
-from ._shared import READ, REFRESH, checked, scratch
+from ._shared import READ, checked
 
 #: As for dnf 4; dnf 5 ends no line by itself.
 _FORMAT = "%{name} %{epoch}:%{version}-%{release}\\n"
@@ -21,22 +21,9 @@ _OTHERS = ("!=", "<>")  # such a condition keeps one version away, and holds non
 class Dnf5(Dnf):
     """Holds are entries of its own command versionlock, in a file of another form. They hide nothing from queries."""
 
-    def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
-        if not names:
-            return {}
-        query = ["repoquery", "--available", "--queryformat", _FORMAT, *checked(names)]
-        done = self._runner.run(["dnf", "-q", "--cacheonly", *query], check=False, timeout=READ)
-        if done.rc:  # a repository that was never read
-            done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
-        return self._versions(self._good(done, "read its lists of packages"), names)
-
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
-        with scratch(source, key, "source.repo") as folder:
-            places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
-            options = [f"--setopt={name}={value}" for name, value in places.items()]
-            query = ["--disable-plugin=*", "repoquery", "--available", "--queryformat", _FORMAT, *checked(names)]
-            done = self._runner.run(["dnf", "-q", "-y", *options, *query], check=False, timeout=REFRESH)
-            return self._versions(self._good(done, "read the repository"), names)
+    _unlocked = ()
+    _alone = ("--disable-plugin=*",)
+    _available = ("repoquery", "--available", "--queryformat", _FORMAT)
 
     def held(self, names: Sequence[str]) -> List[str]:
         locks = self._locks() if names else []

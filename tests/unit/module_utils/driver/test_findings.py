@@ -126,6 +126,16 @@ def test_without_a_gpu_the_driver_is_installed_for_an_image_and_not_loaded(host:
     assert host.go(branch=580, accept=["no_gpu"]).result.changed is False
 
 
+def test_a_word_that_accepts_nothing_is_told_where_the_run_is_refused(host: DebianHost) -> None:
+    no_gpu(host)
+    with pytest.raises(Failure) as failure:
+        host.go(branch=580, accept=["no_gpus", "compiler"])
+    told = {one.id: one for one in failure.value.result.findings}
+    assert told["accept_unused"].severity == "warning"
+    assert told["accept_unused"].detail.startswith("no_gpus, compiler: no finding")
+    assert "accept_unused" not in seen(host, accept=["no_gpu", "compiler"])
+
+
 @pytest.mark.rows("H038")
 def test_packages_of_another_source_go_when_that_is_accepted(host: DebianHost) -> None:
     archive(host)
