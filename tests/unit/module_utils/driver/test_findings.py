@@ -26,8 +26,8 @@ Prepare = Callable[[DebianHost], object]
 
 def device(host: DebianHost, *devices: str) -> None:
     """Have other GPUs."""
-    for folder, one in zip((FIRST, SECOND), devices, strict=False):
-        host.put(f"{folder}/device", f"{one}\n")
+    for number, one in enumerate(devices):
+        host.put(f"{(FIRST, SECOND)[number]}/device", f"{one}\n")
 
 
 def no_gpu(host: DebianHost) -> None:
