@@ -79,8 +79,9 @@ def _apt(keyring: str, key: str, name: str, line: str, packages: Sequence[str]) 
     names = [package.partition("=")[0] for package in packages]
     return [
         _task("Key", "copy", src=key, remote_src=True, dest=keyring, mode="0644"),
-        _task("Repository", "copy", content=line, dest=f"/etc/apt/sources.list.d/{name}.list", mode="0644"),
-        _task("Packages", "apt", name=list(packages), update_cache=True, cache_valid_time=86400),
+        _task("Repository", "copy", content=line, dest=f"/etc/apt/sources.list.d/{name}.list", mode="0644")
+        | {"register": "repository"},
+        _task("Packages", "apt", name=list(packages), update_cache="{{ repository is changed }}"),
         _task("Hold", "dpkg_selections", name="{{ item }}", selection="hold") | {"loop": names},
     ]
 
