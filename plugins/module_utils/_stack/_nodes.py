@@ -17,7 +17,7 @@ from .._nodes._change import LabelChange
 from .._nodes._drivers import DRIVER_LABEL
 from .._nodes._gate import refusal_findings
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
-from .._nodes._keys import GATE, GATE_EFFECT
+from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
 from .._nodes._runtimes import RUNTIME_LABEL, split
@@ -25,7 +25,7 @@ from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
-from ._facts import node_facts, slim_node
+from ._facts import no_gpu_findings, node_facts, pci_gpus, slim_node, without_gpus
 from ._gates import gates_of, read_proof
 from ._journal import Journal
 from ._request import Request
@@ -57,6 +57,11 @@ class NodeChange:
     def touches_mig(self) -> bool:
         """Whether the MIG manager will start."""
         return any(touches_mig(part) for part in self.parts)
+
+    @property
+    def is_new(self) -> bool:
+        """Whether operands are to come to it that did not run there before."""
+        return any(part.set.get(PRESENT) == "true" for part in self.parts)
 
     def labels_after(self) -> Mapping[str, str]:
         """The node's labels after all parts."""
@@ -107,6 +112,8 @@ class NodePlanner:
         self._apart: Dict[str, Dict[str, str]] = {}
         #: Nodes marked as having a driver of the host, on which none is found any more.
         self.driverless: Collection[str] = ()
+        #: Nodes with a label that tells of a GPU, and without one on their PCI bus.
+        self.gpuless: Collection[str] = ()
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
@@ -115,6 +122,11 @@ class NodePlanner:
         findings = findings + self._plan_gates(nodes, wanted)
         self._set_apart(nodes)
         changes = self._changes(nodes, wanted)
+        if self.policy is not None and self.request.everywhere and any(change.is_new for change in changes):
+            # The list of all that NFD found is long: it is read when a node is to be served that was not before.
+            self.gpuless = without_gpus(nodes, pci_gpus(self.request.connection))
+            findings = findings + no_gpu_findings(self.gpuless)
+            changes = self._changes(nodes, wanted) if self.gpuless else changes
         if any(change.touches_mig for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
             self.busy = busy_pods(pods, self.request.namespace)
@@ -177,7 +189,8 @@ class NodePlanner:
         return NodeChange(node, (first, self._labels_of(self.policy, after, busy)))
 
     def _labels_of(self, policy: Policy, facts: NodeFacts, busy: Sequence[str]) -> LabelChange:
-        return plan_labels(policy, facts, busy, self._apart.get(facts.name), facts.name in self.driverless)
+        gone, none = facts.name in self.driverless, facts.name in self.gpuless
+        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none)
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.

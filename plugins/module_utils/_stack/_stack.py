@@ -628,7 +628,7 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=[self._row(row) for row in rows(self.nodes)],
+            nodes=[self._row(row) for row in rows(self.nodes) if row["name"] not in self.planner.gpuless],
         )
         if self.whole:
             self.journal.found["status"] = self._status()
