@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.integration.faults.sentences import CLUSTER
+
 GOOD, BAD = "gpu-0000", "gpu-0001"
 GATE = "gpufleet.io/not-ready"
 GROUPS = {"node_groups": [{"name": "all", "ready_gate": True}], "max_failed_nodes": 1}
@@ -81,7 +83,7 @@ def test_nodes_are_kept_free_until_they_are_proved_and_while_they_refuse_pods(fl
     seen = fleet.run("gpu_cluster_info")
     (finding,) = [f for f in seen["findings"] if f["id"] == "node.refuses-pods"]
     assert finding["target"] == f"node {GOOD}"
-    assert "refused 3 pods with GPUs since the device plugin started (Allocate failed due to rpc" in finding["detail"]
+    assert CLUSTER["refused pods"].said_by(f"{finding['detail']}. {finding['remedy']}"), finding
     fenced = fleet.run("gpu_nodes", node_groups=GROUPS["node_groups"])
     assert not fenced["failed"], fenced["msg"]
     assert [f["target"] for f in fenced["findings"]] == [f"node {GOOD}"]

@@ -39,8 +39,10 @@ def plan(*nodes: dict[str, Any], everywhere: bool = True, **buses: Any) -> tuple
     request: Any = SimpleNamespace(connection=connection, namespace="gpu-operator", everywhere=everywhere)
     policy = policy_of({"migManager": {"enabled": False}})
     changes, findings = NodePlanner(request, policy, ()).plan(list(nodes))
-    return {change.name for change in changes if change.labels_after().get(PRESENT) == "true"}, findings, len(
-        transport.sent
+    return (
+        {change.name for change in changes if change.labels_after().get(PRESENT) == "true"},
+        findings,
+        len(transport.sent),
     )
 
 
