@@ -168,9 +168,9 @@ options:
       - C(driver) is a driver other than the policy's, a dictionary with C(version), C(flavour) (one of V(auto),
         V(open), V(proprietary)), C(precompiled), C(repository), C(image), or with C(enabled) V(false) where the
         nodes' image brings it. Only M(gpufleet.nvidia.cluster_policy) uses it.
-      - C(ready_gate) V(true) keeps pods off a node with the taint C(gpufleet.io/not-ready:NoSchedule) from its first run
-        until the validator has passed it, and while its kubelet refuses pods with GPUs. A taint of this key that the
-        node was given at join is taken away as well. Only M(gpufleet.nvidia.cluster_policy) and
+      - C(ready_gate) V(true) keeps pods off a node with the taint C(gpufleet.io/not-ready:NoSchedule) from the first
+        run on until the validator has passed it, and while its kubelet refuses pods with GPUs. A taint of this key that
+        the node was given at join is taken away as well. Only M(gpufleet.nvidia.cluster_policy) and
         M(gpufleet.nvidia.gpu_nodes) use it.
       - A node in two groups whose settings contradict each other is refused.
     type: list

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""A controller that has one way to the GPUs only: the cluster's API, or SSH. Whoever takes the other way is found out."""
+"""A controller that has one way to the GPUs alone, the cluster's API or SSH. Who takes the other one is found out."""
 
 from __future__ import annotations
 
