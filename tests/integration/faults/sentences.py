@@ -154,7 +154,8 @@ CLUSTER = {
             "its kubelet refused 3 pods with GPUs since the device plugin started (Allocate failed due to rpc error:",
             (
                 "Delete the pod of the device plugin on the node, which looks at the GPUs anew, and look for Xid "
-                "errors in the node's kernel log. With ready_gate in its group such a node takes no further pods until then."
+                "errors in the node's kernel log. With ready_gate in its group such a node takes no further pods "
+                "until then."
             ),
         ),
     ),

@@ -29,7 +29,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._read import Reader
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import World
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import Workload, World
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding
@@ -231,6 +231,20 @@ def test_taints_that_operands_do_not_tolerate_are_named_with_their_nodes() -> No
     assert "gpu-0 have the taint dedicated=x:NoExecute" in found[0].detail
     values = {"daemonsets": {"tolerations": [{"key": "dedicated", "operator": "Exists"}]}}
     assert _workloads.judge(world(values, live_node(taints=[dedicated]))) == []
+
+
+@pytest.mark.rows("P128")
+def test_the_taint_of_nodes_that_are_not_proved_yet_is_no_trouble_of_workloads() -> None:
+    limits = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    train = Workload("Deployment", "ml", "train", limits, False)
+    gate, other = {"key": "gpufleet.io/not-ready", "effect": "NoSchedule"}, {"key": "x", "effect": "NoSchedule"}
+
+    def told(*taints: dict[str, str]) -> list[tuple[str, str]]:
+        made = world(None, live_node(taints=list(taints)), workloads=[train])
+        return ids([finding for finding in _workloads.judge(made) if finding.target == train.id])
+
+    assert told(gate) == []
+    assert told(gate, other) == [("workload-untolerated", "warning")]
 
 
 @pytest.mark.rows("S13")
