@@ -39,12 +39,13 @@ class Controller:
         self.environment["PATH"] = f"{programs}:{self.environment['PATH']}"
 
     def without_cluster(self) -> None:
-        """Python finds a package ``kubernetes`` that nobody may import."""
-        package = self.folder / "lib" / "kubernetes"
-        package.mkdir(parents=True)
-        text = f"open({str(self.tried)!r}, 'a').write('kubernetes\\n')\nraise RuntimeError('there is no cluster')\n"
-        (package / "__init__.py").write_text(text)
-        self.environment["PYTHONPATH"] = f"{package.parent}:{self.environment.get('PYTHONPATH', '')}"
+        """Python finds packages that nobody may import: ours and kubernetes.core's go to an API server with them."""
+        library = self.folder / "lib"
+        library.mkdir()
+        for name in ("kubernetes", "urllib3"):
+            text = f"open({str(self.tried)!r}, 'a').write('{name}\\n')\nraise RuntimeError('there is no cluster')\n"
+            (library / f"{name}.py").write_text(text)
+        self.environment["PYTHONPATH"] = f"{library}:{self.environment.get('PYTHONPATH', '')}"
 
     def play(self, inventory: Path, playbook: str | Path, **variables: Any) -> str:
         """What a playbook says that ends well."""
