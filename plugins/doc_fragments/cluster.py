@@ -154,7 +154,7 @@ options:
   node_groups:
     description:
       - Settings for groups of nodes, a list of dictionaries with the keys C(name), C(selector), C(mig),
-        C(device_plugin), C(taint), C(labels), C(runtime) and C(driver).
+        C(device_plugin), C(taint), C(labels), C(runtime), C(driver) and C(ready_gate).
       - C(name) is the group's name. C(selector) chooses its nodes by labels, a dictionary of labels or a selector
         such as V(pool=training).
       - C(mig) is the name of a MIG configuration, as the label C(nvidia.com/mig.config) takes it.
@@ -168,6 +168,10 @@ options:
       - C(driver) is a driver other than the policy's, a dictionary with C(version), C(flavour) (one of V(auto),
         V(open), V(proprietary)), C(precompiled), C(repository), C(image), or with C(enabled) V(false) where the
         nodes' image brings it. Only M(gpufleet.nvidia.cluster_policy) uses it.
+      - C(ready_gate) V(true) keeps pods off a node with the taint C(gpufleet.io/not-ready:NoSchedule) from the first
+        run on until the validator has passed it, and while its kubelet refuses pods with GPUs. A taint of this key that
+        the node was given at join is taken away as well. Only M(gpufleet.nvidia.cluster_policy) and
+        M(gpufleet.nvidia.gpu_nodes) use it.
       - A node in two groups whose settings contradict each other is refused.
     type: list
     elements: dict

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from .._nodes._keys import GATE
 from .._nodes._taints import describe, tolerates
 from ._affinity import allowed, closest, hint, impossible, terms
 from ._resources import MIG, PREFIX, asked, two_mig_kinds, without_limits
@@ -269,6 +270,7 @@ _STATES = {
     "node.kubernetes.io/unschedulable": "cordoned",
     "node.kubernetes.io/not-ready": "not ready",
     "node.kubernetes.io/unreachable": "unreachable",
+    GATE: "kept free until the GPU stack is proved there, or because it refuses pods",
 }
 
 

@@ -26,7 +26,7 @@ from .._stack._request import Request
 from .._stack._stack import KINDS, OPTIONAL
 from ._discovery import masters
 from ._machines import NODE, facts_of
-from ._rights import ESCALATE, EVERYTHING, of_a_run
+from ._rights import EVERYTHING, of_a_run, to_give
 from ._rivals import what_is
 from ._webhooks import service_of
 from ._workloads_found import workloads_of
@@ -108,14 +108,15 @@ class Reader:
         """The facts, objects and findings of a run, as far as they can be told before one."""
         keys, hashes = self._allowed("ConfigMap", lambda: self._named(world), ({}, {}))
         foreign = masters(world)
+        groups, found = read_groups(self.request)
         facts = ClusterFacts(
             namespace=self.namespace,
             config_keys=keys,
             config_hashes=hashes,
             nfd_running=bool(foreign),
+            gated=any(group.ready_gate for group in groups),
         )
         world.facts = with_nodes(facts, [node_facts(node) for node in world.gpu_nodes])
-        groups, found = read_groups(self.request)
         found = list(found) + problems(self.policy, world.facts) + _nfd.findings(self.policy, world.facts)
         for node in world.nodes:
             found += judge_labels(str(node["metadata"]["name"]), node["metadata"]["labels"])
@@ -185,8 +186,8 @@ class Reader:
         asked = of_a_run(
             [kind for kind in [*KINDS, *sorted(extra - set(KINDS))] if kind not in OPTIONAL], self.namespace
         )
-        if not all(self._may(right) for right in ESCALATE):
-            asked += given_away(wanted)
+        roles = [made for made in wanted if made["kind"] in ("ClusterRole", "Role")]
+        asked += given_away(role for role in roles if not all(self._may(right) for right in to_give(role)))
         return [right for right in asked if not self._may(right)]
 
     def _may(self, right: Right) -> bool:

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Iterable, List, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, List, Mapping, Tuple
 
 from .._kube._resources import resource
 from .._kube._rights import Right, findings_of
@@ -25,7 +25,13 @@ _BESIDE: Tuple[Tuple[str, str, bool], ...] = (
 )
 
 EVERYTHING = Right("*", "*", "*")
-ESCALATE = (Right("escalate", RBAC, "clusterroles"), Right("bind", RBAC, "clusterroles"))
+
+
+def to_give(role: Mapping[str, Any]) -> List[Right]:
+    """What lets an account make and bind a role without holding what the role gives."""
+    kind, meta = str(role["kind"]), role["metadata"]
+    where = str(meta.get("namespace") or "") if kind == "Role" else ""
+    return [Right(verb, RBAC, resource(kind).plural, where, str(meta["name"])) for verb in ("escalate", "bind")]
 
 
 def of_a_run(kinds: Iterable[str], namespace: str) -> List[Right]:

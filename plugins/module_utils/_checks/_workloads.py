@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Any, Dict, Iterator, List, Mapping, Set
 
+from .._nodes._keys import GATE
 from .._nodes._taints import describe, tolerates, untolerated
 from .._plan import WARNING, Finding
 from ._resources import PREFIX, asked, two_mig_kinds, wants_gpu, without_limits
@@ -71,7 +72,8 @@ def _untolerated(world: World, workload: Workload, needs: Set[str]) -> Iterator[
     """A workload that no GPU node lets in."""
     reasons: Dict[str, int] = {}
     for node in world.gpu_nodes:
-        first = next((describe(t) for t in _lasting(node) if not tolerates(workload.spec, t)), "")
+        taints = [t for t in _lasting(node) if t.get("key") != GATE]  # which goes once the node is proved
+        first = next((describe(t) for t in taints if not tolerates(workload.spec, t)), "")
         if not first:
             return
         reasons[first] = reasons.get(first, 0) + 1

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings per group of nodes: which nodes belong to a group, and what changes on each (S16, S26).
 
-A group is ``{name, selector, taint, mig, device_plugin, runtime, driver, labels}``. Keys that come later are refused.
+A group is ``{name, selector, taint, mig, device_plugin, runtime, driver, labels, ready_gate}``. Keys that come later
+are refused.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 from .._plan import ERROR, INFO, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._drivers import GROUP_NAME, Driver, read_driver
+from ._gate import KEEP, plan_gate
 from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
 from ._mig_guard import refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 
-KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels")
-LATER_KEYS = ("hidden_gpus", "ready_gate")
+KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels", "ready_gate")
+LATER_KEYS = ("hidden_gpus",)
 # Labels that have a key of their own in a group, or that are written from what was found on the node.
 _NOT_AS_LABEL = {
     MIG_CONFIG: "use the key mig",
@@ -43,6 +45,7 @@ class NodeGroup:
     runtime: Optional[Runtime] = None
     driver: Optional[Driver] = None
     labels: Mapping[str, str] = field(default_factory=dict)
+    ready_gate: bool = False
 
     def wanted_labels(self) -> Dict[str, str]:
         """All labels that the group gives its nodes."""
@@ -103,6 +106,11 @@ class _Reader:
             self.refuse("taint.effect", f"is {effect!r}: {', '.join(EFFECTS)} are allowed.")
             return None
         return taint(value, effect)
+
+    def gate(self, raw: Any) -> bool:
+        if raw is not None and not isinstance(raw, bool):
+            self.refuse("ready_gate", f"is {raw!r}: true or false is allowed.")
+        return raw is True
 
     def config(self, key: str, raw: Any) -> str:
         """The name of a configuration: a text, or {config: text}."""
@@ -207,6 +215,7 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
         runtime=reader.runtime(raw.get("runtime"), name),
         driver=read_driver(raw.get("driver"), name, reader.refuse),
         labels=reader.labels(raw.get("labels")),
+        ready_gate=reader.gate(raw.get("ready_gate")),
     )
 
 
@@ -215,13 +224,15 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What one node gets from all groups that it belongs to."""
+    """What one node gets from all groups that it belongs to. ``gate``: what is to become of the taint of ``_gate``;
+    None where no group asks for it."""
 
     groups: Tuple[str, ...] = ()
     labels: Mapping[str, str] = field(default_factory=dict)
     taint: Optional[Taint] = None
     runtime: Optional[Runtime] = None
     driver: Optional[Driver] = None
+    gate: Optional[str] = None
 
 
 def assign(
@@ -296,7 +307,8 @@ def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], 
                 driver = value
             else:
                 labels[key] = value
-    return Wanted(tuple(group.name for group in mine), labels, found, runtime, driver)
+    gate = KEEP if any(group.ready_gate for group in mine) else None
+    return Wanted(tuple(group.name for group in mine), labels, found, runtime, driver, gate)
 
 
 def _setting(key: str) -> str:
@@ -368,7 +380,9 @@ def plan_group(
             draft.put(key, value, reason)
     if taints is None:
         return draft.change()
-    plan_taint(draft, wanted.taint)
+    plan_taint(draft, wanted.taint, gated=wanted.gate is not None)
+    if wanted.gate is not None:
+        plan_gate(draft, wanted.gate)
     return draft.change(taints_after(taints, draft))
 
 

@@ -19,6 +19,9 @@ PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
 UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
 ALL_DISABLED = "all-disabled"
+# The taint of nodes on which the stack is not proved yet (_gate).
+GATE = "gpufleet.io/not-ready"
+GATE_EFFECT = "NoSchedule"
 
 GPU_LABELS = tuple(f"{FEATURE}{device}.present" for device in ("pci-10de", "pci-0302_10de", "pci-0300_10de"))
 CONTAINER_KEYS = tuple(

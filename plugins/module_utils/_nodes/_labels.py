@@ -46,19 +46,21 @@ def plan_labels(
     busy: Sequence[str] = (),
     apart: Optional[Mapping[str, str]] = None,
     driver_gone: bool = False,
+    no_gpu: bool = False,
 ) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
     ``busy``: users' pods that hold GPUs of the node (``_mig_guard.busy_pods``): with any, ``nvidia.com/mig.config`` is
     not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``apart``: labels of ours
     that choose the node's toolkit or driver, where it has another than most nodes. ``driver_gone``: the driver that a
-    driver manager once found on the host is there no more, so its mark goes (P137).
+    driver manager once found on the host is there no more, so its mark goes (P137). ``no_gpu``: NFD's label tells of a
+    GPU that is not on the node's PCI bus.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
         empty = [key for key, value in node.labels.items() if key.startswith(DEPLOY) and value == ""]
         draft.had = sorted({*empty, *(key for key in OPERAND_KEYS if key in node.labels)})
-    _plan_present(draft)
+    _plan_present(draft, no_gpu)
     if draft.labels.values.get(PRESENT) != "true":
         _drop_all(draft, "the node has no GPU")
     elif node.labels.get(OPERANDS) == "false":
@@ -72,9 +74,9 @@ def plan_labels(
     return draft.change()
 
 
-def _plan_present(draft: Draft) -> None:
+def _plan_present(draft: Draft, no_gpu: bool) -> None:
     labels = draft.labels.values
-    if has_gpu(labels):
+    if has_gpu(labels) and not no_gpu:
         draft.put(PRESENT, "true", "NFD sees an NVIDIA GPU")
     elif labels.get(PRESENT) == "true":
         if has_features(labels):

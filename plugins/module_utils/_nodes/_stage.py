@@ -391,7 +391,8 @@ def rows(
     for pod in pods:
         by_node.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
     known = list(daemonsets)
-    mine = [node for node in nodes if is_gpu_node(node["metadata"].get("labels") or {})]
+    # Where the PCI bus is known, labels that tell of a GPU are no proof of one.
+    mine = [n for n in nodes if is_gpu_node(n["metadata"].get("labels") or {}) and n.get("pciGpus") != 0]
     found = [row(node, by_node.get(node["metadata"]["name"], []), known, events) for node in mine]
     return sorted(found, key=lambda one: str(one["name"]))
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from ._change import Draft, Taint
+from ._keys import GATE
 
 KEY = "nvidia.com/gpu"
 EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
@@ -31,15 +32,16 @@ def values_of(taints: Iterable[Taint]) -> Dict[str, str]:
     return {identity(one): str(one.get("value") or "") for one in taints}
 
 
-def plan_taint(draft: Draft, wanted: Optional[Taint]) -> None:
+def plan_taint(draft: Draft, wanted: Optional[Taint], gated: bool = False) -> None:
     """Puts the wanted taint on the draft, and takes away one that we put there and that is not wanted any more.
 
     A taint of the same key and effect that somebody else put there serves as well, whatever its value: it stays.
+    ``gated``: the taint of ``_gate`` is looked after elsewhere.
     """
     scope = draft.taints
     keep = identity(wanted) if wanted is not None else ""
     for known in list(scope.ours):
-        if known != keep and scope.undo(known, _never):
+        if known != keep and not (gated and known.startswith(f"{GATE}:")) and scope.undo(known, _never):
             draft.reasons[f"taint {known}"] = "no node group asks for it any more"
     if wanted is None:
         return

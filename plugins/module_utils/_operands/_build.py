@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
+from .._nodes._keys import GATE, GATE_EFFECT
 from .._policy._model import Component, Image, Json, NamedConfig, Policy, ServiceMonitor
 from ._images import pull_policy, reference
 from ._types import ClusterFacts, Object
@@ -23,6 +24,7 @@ MANAGED_BY = {"app.kubernetes.io/managed-by": "gpufleet"}
 CONFIG_HASH = "gpufleet.io/config-hash"
 DEPLOY = "nvidia.com/gpu.deploy."
 GPU_TOLERATION: Json = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+GATE_TOLERATION: Json = {"key": GATE, "operator": "Exists", "effect": GATE_EFFECT}
 PRIORITY_CLASS = "system-node-critical"
 DEFAULT_INSTALL_DIR = "/run/nvidia/driver"
 VALIDATIONS = "/run/nvidia/validations"
@@ -441,7 +443,10 @@ def _pod_spec(pod: Pod, policy: Policy, facts: ClusterFacts) -> Json:
         "serviceAccountName": pod.account,
         "priorityClassName": policy.daemonsets.priority_class_name or PRIORITY_CLASS,
         "nodeSelector": {DEPLOY + pod.deploy: "true", **pod.node_selector},
-        "tolerations": list(policy.daemonsets.tolerations) or [GPU_TOLERATION],
+        "tolerations": [
+            *(policy.daemonsets.tolerations or [GPU_TOLERATION]),
+            *([GATE_TOLERATION] if facts.gated else []),
+        ],
         "initContainers": pod.init,
         "containers": pod.containers,
         "volumes": pod.volumes,

@@ -64,7 +64,12 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     """NFD's objects without the CRDs (see ``crds``); where another NFD runs, only the NodeFeatureRule."""
     objects: List[Object] = []
     if policy.nfd.enabled and not facts.nfd_running:
-        chart = _Chart(policy.nfd.values, facts.namespace)
+        values = policy.nfd.values
+        if facts.gated:
+            worker = values["worker"]
+            tolerations = [*(worker.get("tolerations") or []), b.GATE_TOLERATION]
+            values = {**values, "worker": {**worker, "tolerations": tolerations}}
+        chart = _Chart(values, facts.namespace)
         objects = chart.accounts() + chart.rights() + chart.workloads()
     if policy.nfd.node_feature_rules and (objects or facts.nfd_running):
         objects.append(_module_rule())

@@ -71,6 +71,7 @@ class ClusterFacts:
     service_monitor_crd: bool = False
     prometheus_rule_crd: bool = False
     validated: bool = True  # the stack's validator runs: pods wait for its proofs of driver and toolkit
+    gated: bool = False  # nodes are kept free until the stack is proved there: operands tolerate that taint
     nfd_running: bool = False  # an NFD that we did not deploy runs already: use it
 
 

@@ -19,7 +19,7 @@ Rule = Dict[str, Any]
 
 
 class Right(NamedTuple):
-    """One verb on one kind; ``name`` is "" for all objects of it."""
+    """One verb on one kind; ``name`` is "" for all objects of it. ``kind`` "" is a URL, which is the name then."""
 
     group: str
     kind: str
@@ -117,13 +117,13 @@ def _granted(objects: Sequence[Object], kind: str) -> List[Rule]:
 
 
 def _rights(rules: Iterable[Mapping[str, Any]]) -> Set[Right]:
-    """Rules taken apart. Operands' roles grant nothing by URL."""
+    """Rules taken apart."""
     return {
         Right(group, kind, name, verb)
         for rule in rules
-        for group in rule["apiGroups"]
-        for kind in rule["resources"]
-        for name in rule.get("resourceNames") or [""]
+        for group in rule.get("apiGroups") or [""]
+        for kind in rule.get("resources") or [""]
+        for name in rule.get("resourceNames") or rule.get("nonResourceURLs") or [""]
         for verb in rule["verbs"]
     }
 
@@ -150,6 +150,9 @@ def _rules(rights: Set[Right]) -> List[Rule]:
         names.setdefault((group, kind, tuple(sorted(found))), []).append(name)
     rules: List[Rule] = []
     for (group, kind, found_verbs), found_names in sorted(names.items()):
+        if not kind:
+            rules.append({"nonResourceURLs": sorted(found_names), "verbs": list(found_verbs)})
+            continue
         for chosen in ([""], sorted(name for name in found_names if name)):
             if chosen and set(chosen) <= set(found_names):
                 rule: Rule = {"apiGroups": [group], "resources": [kind], "verbs": list(found_verbs)}

@@ -13,10 +13,13 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
+from .._nodes._causes import names
+from .._nodes._keys import has_gpu
 from .._nodes._runtimes import detect
 from .._operands._build import content_hash
 from .._operands._problems import named_by
 from .._operands._types import ClusterFacts, NodeFacts
+from .._plan import WARNING, Finding
 from .._policy._model import Policy
 
 KERNEL = "feature.node.kubernetes.io/kernel-version.full"
@@ -60,21 +63,39 @@ def pci_gpus(connection: Connection) -> Dict[str, int]:
     """NVIDIA GPUs that NFD's workers see on the PCI bus, by node: what the hardware has, whatever the driver sees."""
     found: Dict[str, int] = {}
     for item in list_objects(connection, "NodeFeature", optional=True, keep=_counted).items:
-        found[item["node"]] = max(item["gpus"], found.get(item["node"], 0))
+        if item["gpus"] is not None:
+            found[item["node"]] = max(item["gpus"], found.get(item["node"], 0))
     return found
 
 
 def _counted(feature: Object) -> Object:
-    """A NodeFeature cut down to its node and how many GPUs (3D or VGA controllers of NVIDIA) it tells of."""
+    """A NodeFeature cut down to its node and how many GPUs (3D or VGA controllers of NVIDIA) it tells of; None where
+    it is not about PCI."""
     instances = ((feature.get("spec") or {}).get("features") or {}).get("instances") or {}
     devices = [e.get("attributes") or {} for e in (instances.get("pci.device") or {}).get("elements") or []]
     gpus = [d for d in devices if d.get("vendor") == "10de" and d.get("class") in ("0300", "0302")]
-    return {"node": (feature["metadata"].get("labels") or {}).get(NFD_NODE, ""), "gpus": len(gpus)}
+    node = (feature["metadata"].get("labels") or {}).get(NFD_NODE, "")
+    return {"node": node, "gpus": len(gpus) if devices else None}
 
 
 def with_hardware(nodes: Sequence[Object], gpus: Mapping[str, int]) -> List[Object]:
     """The same nodes, each with the number of GPUs on its PCI bus where that is known."""
     return [dict(node, pciGpus=gpus[name]) if (name := node["metadata"]["name"]) in gpus else node for node in nodes]
+
+
+def without_gpus(nodes: Sequence[Object], gpus: Mapping[str, int]) -> List[str]:
+    """Nodes whose labels tell of a GPU, and of which NFD's own list of PCI devices has none (P115)."""
+    names = [str(node["metadata"]["name"]) for node in nodes if has_gpu(node["metadata"].get("labels") or {})]
+    return sorted(name for name in names if gpus.get(name) == 0)
+
+
+def no_gpu_findings(found: Sequence[str]) -> List[Finding]:
+    """A label is a hint: another device of NVIDIA, or whoever set it, may be behind it."""
+    if not found:
+        return []
+    detail = "has a label of NFD that tells of an NVIDIA GPU, and there is none on its PCI bus: it is not served"
+    remedy = "Take the label away, or have NFD's worker label devices of the classes 0300 and 0302 alone."
+    return [Finding("nodes.no-gpu", WARNING, detail, names(found), remedy=remedy)]
 
 
 def node_facts(node: Mapping[str, Any]) -> NodeFacts:

@@ -43,8 +43,8 @@ class _NodesRun:
         self.patience = patience
         groups, findings = read_groups(self.request)
         journal.add_findings(findings)
-        self.planner = NodePlanner(self.request, None, groups)
-        if any(group.taint for group in groups):
+        self.planner = NodePlanner(self.request, None, groups, gating=True)
+        if any(group.taint or group.ready_gate for group in groups):
             daemonsets = list_objects(self.request.connection, "DaemonSet", self.request.namespace).items
             journal.add_findings(untolerated_taints(groups, daemonsets))
         if any(group.device_plugin for group in groups):

@@ -5,16 +5,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Sequence, TypeVar
 
-from .._kube._connection import ApiError, Connection, KubeError, MissingPackage
+from .._kube._connection import ApiError, KubeError, MissingPackage
 from .._kube._lists import list_objects
 from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
+from .._nodes._gate import prove, refusal_findings
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
 from ._conditions import summary, waiting_operands
-from ._facts import pci_gpus, read_nodes, with_hardware
+from ._facts import no_gpu_findings, pci_gpus, read_nodes, with_hardware, without_gpus
+from ._gates import read_failed
 from ._lease import read_runs, runs_text
 from ._others import runs_operator, second_nfd
 from ._owners import read_owners
@@ -29,6 +31,9 @@ try:
     HAS_JMESPATH = True
 except ImportError:
     HAS_JMESPATH = False
+
+
+_T = TypeVar("_T")
 
 
 class InfoResult(Result):
@@ -58,7 +63,8 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
 
 def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
-    nodes = with_hardware(read_nodes(connection), _hardware(connection))
+    hardware: Dict[str, int] = _allowed(lambda: pci_gpus(connection), {})
+    nodes = with_hardware(read_nodes(connection), hardware)
     pods = list_objects(connection, "Pod", namespace).items
     daemonsets = list_objects(connection, "DaemonSet", namespace).items
     found_rows = rows(nodes, pods, daemonsets)
@@ -67,7 +73,10 @@ def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> 
         found_rows = rows(nodes, pods, daemonsets, list_objects(connection, "Event", namespace).items)
     version = connection.get("/version")
     policies = read_policies(connection, nodes)
-    result = InfoResult(findings=[*_unserved(nodes), *_second_nfd(request), *policies.findings])
+    refusing = prove(pods, _allowed(lambda: read_failed(connection), [])).refusing
+    seconds: List[Finding] = _allowed(lambda: second_nfd(connection), [])
+    told = [*_unserved(nodes), *seconds, *refusal_findings(refusing), *no_gpu_findings(without_gpus(nodes, hardware))]
+    result = InfoResult(findings=[*told, *policies.findings])
     result.found = {
         "manager": _manager(request, daemonsets),
         "namespace": namespace,
@@ -115,23 +124,13 @@ def _manager(request: Request, daemonsets: Sequence[Object]) -> str:
     return "operator" if runs_operator(request.connection) else "none"
 
 
-def _hardware(connection: Connection) -> Dict[str, int]:
-    """GPUs by node; {} where the account may not read what NFD found."""
+def _allowed(read: Callable[[], _T], otherwise: _T) -> _T:
+    """What ``read`` gives; ``otherwise`` where the account may not look: the rest of the report is worth having."""
     try:
-        return pci_gpus(connection)
+        return read()
     except ApiError as error:
         if error.status == 403:
-            return {}
-        raise
-
-
-def _second_nfd(request: Request) -> List[Finding]:
-    """Nothing where the account may not look into other namespaces: the rest of the report is worth having."""
-    try:
-        return second_nfd(request.connection)
-    except ApiError as error:
-        if error.status == 403:
-            return []
+            return otherwise
         raise
 
 

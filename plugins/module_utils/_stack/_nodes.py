@@ -15,7 +15,9 @@ from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, path
 from .._nodes._change import LabelChange
 from .._nodes._drivers import DRIVER_LABEL
+from .._nodes._gate import refusal_findings
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
+from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
 from .._nodes._runtimes import RUNTIME_LABEL, split
@@ -23,7 +25,8 @@ from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
-from ._facts import node_facts, slim_node
+from ._facts import no_gpu_findings, node_facts, pci_gpus, slim_node, without_gpus
+from ._gates import gates_of, read_proof
 from ._journal import Journal
 from ._request import Request
 
@@ -55,6 +58,11 @@ class NodeChange:
         """Whether the MIG manager will start."""
         return any(touches_mig(part) for part in self.parts)
 
+    @property
+    def is_new(self) -> bool:
+        """Whether operands are to come to it that did not run there before."""
+        return any(part.set.get(PRESENT) == "true" for part in self.parts)
+
     def labels_after(self) -> Mapping[str, str]:
         """The node's labels after all parts."""
         labels: Dict[str, str] = dict(self.node["metadata"]["labels"])
@@ -84,10 +92,17 @@ class NodeChange:
 
 
 class NodePlanner:
-    """Plans nodes by a policy (None: by groups alone) and by groups."""
+    """Plans nodes by a policy (None: by groups alone) and by groups.
 
-    def __init__(self, request: Request, policy: Optional[Policy], groups: Sequence[NodeGroup]) -> None:
+    ``gating``: whether it looks after the taints of groups with ``ready_gate``, or leaves them as they are.
+    """
+
+    def __init__(
+        self, request: Request, policy: Optional[Policy], groups: Sequence[NodeGroup], gating: bool = False
+    ) -> None:
         self.request = request
+        self.gating = gating
+        self.gates: Mapping[str, str] = {}
         self.policy = policy
         self.groups = groups
         self.busy: Busy = {}
@@ -97,19 +112,34 @@ class NodePlanner:
         self._apart: Dict[str, Dict[str, str]] = {}
         #: Nodes marked as having a driver of the host, on which none is found any more.
         self.driverless: Collection[str] = ()
+        #: Nodes with a label that tells of a GPU, and without one on their PCI bus.
+        self.gpuless: Collection[str] = ()
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
         wanted, findings = self._assign(nodes)
         self.busy = {}
+        findings = findings + self._plan_gates(nodes, wanted)
         self._set_apart(nodes)
         changes = self._changes(nodes, wanted)
+        if self.policy is not None and self.request.everywhere and any(change.is_new for change in changes):
+            # The list of all that NFD found is long: it is read when a node is to be served that was not before.
+            self.gpuless = without_gpus(nodes, pci_gpus(self.request.connection))
+            findings = findings + no_gpu_findings(self.gpuless)
+            changes = self._changes(nodes, wanted) if self.gpuless else changes
         if any(change.touches_mig for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
             self.busy = busy_pods(pods, self.request.namespace)
             changes = self._changes(nodes, wanted)
         findings = findings + [finding for change in changes for finding in change.findings]
         return [change for change in changes if change], findings
+
+    def _plan_gates(self, nodes: Sequence[Object], wanted: Mapping[str, Wanted]) -> List[Finding]:
+        if not self.gating or all(one.gate is None for one in wanted.values()):
+            return []
+        proof = read_proof(self.request.connection, self.request.namespace)
+        self.gates = gates_of({str(node["metadata"]["name"]): node for node in nodes}, wanted, proof)
+        return refusal_findings(proof.refusing)
 
     def facts_of(self, node: Object) -> NodeFacts:
         """A node as operands see it, with what its groups say of its runtime and driver."""
@@ -150,6 +180,7 @@ class NodePlanner:
         if self.policy is not None and not self.groups:
             # Groups that another run (gpu_nodes) set up are not this one's to take back.
             return NodeChange(node, (self._labels_of(self.policy, facts, busy),))
+        wanted = replace(wanted, gate=self.gates.get(facts.name, wanted.gate))
         first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
         if self.policy is None:
             return NodeChange(node, (first,))
@@ -158,7 +189,8 @@ class NodePlanner:
         return NodeChange(node, (first, self._labels_of(self.policy, after, busy)))
 
     def _labels_of(self, policy: Policy, facts: NodeFacts, busy: Sequence[str]) -> LabelChange:
-        return plan_labels(policy, facts, busy, self._apart.get(facts.name), facts.name in self.driverless)
+        gone, none = facts.name in self.driverless, facts.name in self.gpuless
+        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none)
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.
@@ -201,6 +233,11 @@ def untolerated_taints(groups: Sequence[NodeGroup], daemonsets: Sequence[Object]
     """Taints of groups that would drive the operands themselves off the nodes."""
     found = []
     for index, group in enumerate(groups):
+        gate = untolerated(daemonsets, [{"key": GATE, "effect": GATE_EFFECT}]) if group.ready_gate else []
+        if gate:
+            remedy = "Run gpufleet.nvidia.cluster_policy with these groups first, which adds the toleration."
+            path_of = f"node_groups[{index}].ready_gate"
+            found.append(Finding("groups.untolerated", ERROR, f"{gate[0]}.", group.name, path_of, remedy))
         sentences = untolerated(daemonsets, [group.taint]) if group.taint is not None else []
         if sentences:
             more = f" and {len(sentences) - 1} more" if len(sentences) > 1 else ""

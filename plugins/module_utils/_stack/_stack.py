@@ -167,7 +167,7 @@ class StackRun:
         self.offers: Dict[str, NodeOffer] = {}
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
-        self.planner = NodePlanner(self.request, policy, groups)
+        self.planner = NodePlanner(self.request, policy, groups, gating=True)
         clocks = (self.request.clock, self.connection.now)
         self.verdicts = Verdicts(clocks[0], lambda: _stages.FINAL_AFTER, self._layers(), clocks[1])
 
@@ -249,6 +249,7 @@ class StackRun:
             service_monitor_crd=self.listings["ServiceMonitor"].served,
             prometheus_rule_crd=self.listings["PrometheusRule"].served,
             nfd_running=self._foreign_nfd(),
+            gated=any(group.ready_gate for group in self.planner.groups),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
         drivers = driver_daemonsets(self.listings["DaemonSet"].items, [tag for tag in known if tag])
@@ -627,7 +628,7 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=[self._row(row) for row in rows(self.nodes)],
+            nodes=[self._row(row) for row in rows(self.nodes) if row["name"] not in self.planner.gpuless],
         )
         if self.whole:
             self.journal.found["status"] = self._status()

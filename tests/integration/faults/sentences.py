@@ -134,6 +134,31 @@ CLUSTER = {
         "a taint that NFD does not tolerate",
         ("has no labels of NFD, since the taint dedicated=batch:NoSchedule keeps its worker away",),
     ),
+    "two NFDs": Words(
+        "two NFDs",
+        (
+            "2 Node Feature Discoveries run, which write the same labels of nodes:",
+            "Remove all but one; with nfd.enabled false the collection deploys none.",
+        ),
+    ),
+    "image": Words(
+        "an image that no registry has",
+        (
+            "CUDA toolkit failed: image nvcr.io/nvidia/cuda:13.0.1-devel-ubuntu24.04 cannot be pulled",
+            "Correct repository, image or version in the policy, or mirror the image.",
+        ),
+    ),
+    "refused pods": Words(
+        "users' pods that a node's kubelet refuses",
+        (
+            "its kubelet refused 3 pods with GPUs since the device plugin started (Allocate failed due to rpc error:",
+            (
+                "Delete the pod of the device plugin on the node, which looks at the GPUs anew, and look for Xid "
+                "errors in the node's kernel log. With ready_gate in its group such a node takes no further pods "
+                "until then."
+            ),
+        ),
+    ),
 }
 
 

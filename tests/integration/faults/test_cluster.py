@@ -190,6 +190,7 @@ def test_a_second_nfd_is_named_with_the_first(facts: Any) -> None:
     for result in (seen, done):
         (found,) = [f for f in result["findings"] if f["id"] == "nfd.two"]
         assert "Deployment default/nfd-master" in found["detail"]
+        assert CLUSTER["two NFDs"].said_by(f"{found['detail']}. {found['remedy']}")
         assert "Deployment gpu-operator/gpu-operator-node-feature-discovery-master" in found["detail"]
     assert not [f for f in facts.run("gpu_cluster_info")["findings"] if f["id"] == "nfd.two"]
 

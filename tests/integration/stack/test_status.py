@@ -14,6 +14,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _host_drivers
 from ansible_collections.gpufleet.nvidia.tests.helpers.crds import definition
+from ansible_collections.gpufleet.nvidia.tests.integration.faults.sentences import CLUSTER
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 from ansible_collections.gpufleet.nvidia.tests.integration.karpenter import karpenter_in
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.policy.test_node_pools import example
@@ -146,7 +147,7 @@ def test_the_cuda_toolkit_reaches_nodes_and_a_policy_without_it_takes_its_pods_a
     facts.control(images_missing=["nvcr.io/nvidia/cuda:*"])
     failed = facts.stack({"cudaToolkit": {"enabled": True, "version": "13.0.1"}})
     assert failed["failed"]
-    assert "CUDA toolkit failed: image nvcr.io/nvidia/cuda:13.0.1-devel-ubuntu24.04 cannot be pulled" in failed["msg"]
+    assert CLUSTER["image"].said_by(failed["msg"]), failed["msg"]
     facts.control()
     gone = facts.stack({})
     assert not gone["failed"], gone["msg"]

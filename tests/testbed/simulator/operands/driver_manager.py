@@ -75,6 +75,8 @@ def step(c: Ctx) -> Up | Done:
         c.node.fs.remove("/run/nvidia/nvidia-driver.pid")
     elif not same:
         pause = _uninstall(c, labels)
+    if not same:
+        _wait_for_mofed(c)
     c.node.driver_root = ""
     mine = {key: c.node.labels.get(key, "") for key in (DEPLOY + name for name in (*CLIENTS, "client"))}
     _restore(c, mine | pause)
@@ -122,6 +124,16 @@ def _uninstall(c: Ctx, labels: dict[str, str]) -> dict[str, str]:
     c.node.driver_digest = ""
     c.node.fs.remove_tree("/run/nvidia/driver")
     return pause
+
+
+def _wait_for_mofed(c: Ctx) -> None:
+    """GPUDirect RDMA on a node with a Mellanox adapter: its driver, of a container or of the host, comes first."""
+    if c.env.get("GPU_DIRECT_RDMA_ENABLED") != "true" or not c.node.spec.mellanox:
+        return
+    path = "/run/mellanox/drivers"
+    c.need_mount(path, "MOFED of a container cannot be seen", host=path, propagation="HostToContainer")
+    if "mlx5_core" not in c.node.modules and not c.exists(f"{path}/.driver-ready"):
+        raise Wait("waiting for MOFED to be installed")
 
 
 def _evict(c: Ctx, busy: list[str]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -27,13 +28,15 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
     _workloads,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import World
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._read import Reader
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import Workload, World
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Finding
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import node_facts, with_nodes
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import FEATURE, cluster, policy_of
 from ansible_collections.gpufleet.nvidia.tests.testbed.pki import Authority
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, Sent, connect
 
 
 def live_node(name: str = "gpu-0", os: str = "ubuntu", version: str = "24.04", **more: Any) -> dict[str, Any]:
@@ -230,6 +233,20 @@ def test_taints_that_operands_do_not_tolerate_are_named_with_their_nodes() -> No
     assert _workloads.judge(world(values, live_node(taints=[dedicated]))) == []
 
 
+@pytest.mark.rows("P128")
+def test_the_taint_of_nodes_that_are_not_proved_yet_is_no_trouble_of_workloads() -> None:
+    limits = {"containers": [{"name": "c", "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}
+    train = Workload("Deployment", "ml", "train", limits, False)
+    gate, other = {"key": "gpufleet.io/not-ready", "effect": "NoSchedule"}, {"key": "x", "effect": "NoSchedule"}
+
+    def told(*taints: dict[str, str]) -> list[tuple[str, str]]:
+        made = world(None, live_node(taints=list(taints)), workloads=[train])
+        return ids([finding for finding in _workloads.judge(made) if finding.target == train.id])
+
+    assert told(gate) == []
+    assert told(gate, other) == [("workload-untolerated", "warning")]
+
+
 @pytest.mark.rows("S13")
 def test_refused_pods_are_found_by_the_events_of_what_should_have_made_them() -> None:
     message = (
@@ -297,6 +314,28 @@ def test_rights_that_are_asked_follow_from_kinds_and_roles() -> None:
     assert Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
     attributes = Right("patch", "", "nodes/status").attributes()
     assert attributes == {"verb": "patch", "group": "", "resource": "nodes", "subresource": "status"}
+
+
+@pytest.mark.rows("S30")
+def test_each_kind_of_role_can_be_given_by_who_may_escalate_and_bind_that_kind() -> None:
+    roles = [made for made in world().wanted if made["kind"] in ("ClusterRole", "Role")]
+
+    def lacks(*may: tuple[str, str]) -> set[str]:
+        """Namespaces of the rights to give that are missing; ``may``: verbs that the account has on kinds of roles."""
+
+        def answer(sent: Sent) -> FakeReply:
+            asked = sent.body["spec"]["resourceAttributes"]
+            return FakeReply(201, {"status": {"allowed": (asked["verb"], asked["resource"]) in may}})
+
+        connection, _transport, _pauses = connect(answer)
+        reader = Reader(SimpleNamespace(connection=connection, namespace="gpu-operator"), policy_of(None))
+        return {right.namespace for right in reader._denied(roles) if right.given}
+
+    wide = [(verb, "clusterroles") for verb in ("escalate", "bind")]
+    here = [(verb, "roles") for verb in ("escalate", "bind")]
+    assert lacks(*wide, *here) == set()
+    assert lacks(*wide) == lacks(*wide, here[0]) == lacks(*wide, here[1]) == {"gpu-operator"}
+    assert lacks(*here) == {""}
 
 
 def test_the_table_has_a_line_for_each_check_and_the_worst_first() -> None:

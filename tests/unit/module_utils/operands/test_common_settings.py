@@ -167,6 +167,8 @@ def test_another_driver_folder_is_where_the_validation_looks() -> None:
     assert volume_of(plugin, "driver-install-dir")["hostPath"]["path"] == "/opt/driver"
     driver = pod_of(policy, "nvidia-driver-daemonset")
     assert "/opt/driver" not in str(driver)
+    left = [name for name, made in objects_of(policy).items() if "/run/nvidia/driver'" in str(made)]
+    assert left == [], "nobody looks in the old folder any more"
 
 
 @pytest.mark.rows("COM-08")

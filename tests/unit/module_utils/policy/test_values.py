@@ -342,10 +342,24 @@ def test_what_is_not_supported_yet_is_refused_when_switched_on_and_told_when_lef
     assert {finding[0] for finding in told({first: off}).values()} == {"info"}
 
 
-def test_changed_settings_of_parts_that_are_off_are_told() -> None:
-    (finding,) = load({"vfioManager": {"version": "v9"}})[1]
-    assert (finding.severity, finding.path) == ("info", "vfioManager")
+@pytest.mark.parametrize(
+    ("values", "path"),
+    [
+        ({"vfioManager": {"version": "v9"}}, "vfioManager"),
+        ({"vgpuManager": {"enabled": True}}, "vgpuManager"),
+        ({"ccManager": {"defaultMode": "devtools"}}, "ccManager"),
+        ({"validator": {"vfioPCI": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vfioPCI.env"),
+        ({"validator": {"vgpuManager": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vgpuManager.env"),
+        ({"validator": {"vgpuDevices": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vgpuDevices.env"),
+    ],
+)
+def test_changed_settings_of_parts_that_are_off_are_told(values: Any, path: str) -> None:
+    (finding,) = load(values)[1]
+    assert (finding.severity, finding.path) == ("info", path)
     assert "was changed and has no effect" in finding.detail
+    policy, findings = load({**values, "sandboxWorkloads": {"enabled": True}})
+    assert policy is None
+    assert [f.path for f in findings if f.severity == "error"] == ["sandboxWorkloads.enabled"]
 
 
 @pytest.mark.rows("IMG-04")

@@ -35,3 +35,16 @@ def test_kinds_of_earlier_policies_are_listed_also_when_nothing_is_left_of_them(
     wide, here = account_rules([], former=["NodePool", "Ingress"])
     assert (of(wide, "nodepools"), of(here, "ingresses")) == ({"": ["list"]}, {"": ["list"]})
     assert (of(here, "nodepools"), of(wide, "ingresses")) == ({}, {})
+
+
+@pytest.mark.rows("S42")
+def test_what_roles_of_the_policy_grant_by_url_is_held_too() -> None:
+    meta = {"metadata": {"name": "scraper"}}
+    by_url = {"nonResourceURLs": ["/metrics", "/healthz"], "verbs": ["get"]}
+    nodes = {"apiGroups": [""], "resources": ["nodes/metrics"], "verbs": ["get"]}
+    wide, here = account_rules([{"kind": "ClusterRole", **meta, "rules": [by_url, nodes]}])
+    assert [rule for rule in wide if "nonResourceURLs" in rule] == [
+        {"nonResourceURLs": ["/healthz", "/metrics"], "verbs": ["get"]}
+    ]
+    assert of([rule for rule in wide if "resources" in rule], "nodes/metrics") == {"": ["get"]}
+    assert not [rule for rule in here if "nonResourceURLs" in rule]

@@ -96,8 +96,9 @@ def test_the_hardware_is_what_nfd_sees_on_the_pci_bus() -> None:
 
     gpu, bridge, other = ("10de", "0302"), ("10de", "0680"), ("8086", "0300")
     items = [feature("a", gpu, gpu, bridge, other), feature("a", gpu), feature("b", ("10de", "0300")), feature("c")]
+    items.append(feature("d", bridge))
     connection, _transport, _pauses = connect(FakeReply(200, {"metadata": {}, "items": items}))
     found = pci_gpus(connection)
-    assert found == {"a": 2, "b": 1, "c": 0}
+    assert found == {"a": 2, "b": 1, "d": 0}, "c tells nothing of PCI devices"
     nodes = with_hardware([{"metadata": {"name": "a"}}, {"metadata": {"name": "z"}}], found)
     assert [node.get("pciGpus") for node in nodes] == [2, None]

@@ -198,6 +198,27 @@ def test_the_driver_counts_only_once_its_further_modules_are_loaded() -> None:
     assert broken.allocatable == {}
 
 
+@pytest.mark.rows("VAL-08", "DRV-04")
+@pytest.mark.parametrize("of_host", [False, True])
+def test_with_rdma_the_driver_and_all_proofs_wait_for_the_network_driver(of_host: bool) -> None:
+    """The check is the driver manager's: no DaemonSet of the GPU Operator runs the validator's own one either."""
+    values = {"driver": {"kernelModuleType": "open", "rdma": {"enabled": True, "useHostMofed": of_host}}}
+    lab = up(values, replace(H100, mellanox=True), seconds=0)
+    lab.node.modules.discard("mlx5_core")
+    lab.node.fs.remove("/run/mellanox/drivers/.driver-ready")
+    lab.run(60)
+    assert "waiting for MOFED" in lab.said
+    assert (lab.node.driver_loaded, lab.allocatable) == (False, {})
+    assert not [name for name in lab.node.fs.listing("/run/nvidia/validations") if name.endswith("-ready")]
+    lab.node.modules.add("mlx5_core")
+    if not of_host:
+        lab.node.fs.write("/run/mellanox/drivers/.driver-ready", "")
+    lab.node.changed()
+    lab.run(900)
+    assert (lab.problems(), lab.allocatable) == ({}, {"nvidia.com/gpu": "8"})
+    assert {"driver-ready", "nvidia-peermem-ready"} <= set(lab.node.fs.listing("/run/nvidia/validations"))
+
+
 # --- labels of feature discovery --------------------------------------------------------------------------------------
 
 P = "nvidia.com/"

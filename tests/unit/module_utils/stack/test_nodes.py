@@ -1,0 +1,68 @@
+# Copyright: (c) 2026, gpufleet.nvidia contributors
+# GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which nodes are served: labels are a hint, what is on the PCI bus decides."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import PRESENT
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import rows
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import NFD_NODE, with_hardware
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodePlanner
+from ansible_collections.gpufleet.nvidia.tests.helpers.operands import policy_of
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect
+
+GPU, SWITCH = {"vendor": "10de", "class": "0302"}, {"vendor": "10de", "class": "0680"}
+
+
+def node(name: str, **labels: str) -> dict[str, Any]:
+    told = {"feature.node.kubernetes.io/pci-10de.present": "true", **labels}
+    meta = {"name": name, "labels": told, "annotations": {}}
+    return {"metadata": meta, "spec": {"taints": []}, "status": {"nodeInfo": {}}}
+
+
+def plan(*nodes: dict[str, Any], everywhere: bool = True, **buses: Any) -> tuple[set[str], list[Any], int]:
+    """Names of nodes that are to be served, findings, and how many requests that took. ``buses``: devices by node."""
+    features = [
+        {
+            "metadata": {"labels": {NFD_NODE: name}},
+            "spec": {"features": {"instances": {"pci.device": {"elements": [{"attributes": d} for d in devices]}}}},
+        }
+        for name, devices in buses.items()
+    ]
+    connection, transport, _pauses = connect(FakeReply(200, {"metadata": {}, "items": features}))
+    request: Any = SimpleNamespace(connection=connection, namespace="gpu-operator", everywhere=everywhere)
+    policy = policy_of({"migManager": {"enabled": False}})
+    changes, findings = NodePlanner(request, policy, ()).plan(list(nodes))
+    return (
+        {change.name for change in changes if change.labels_after().get(PRESENT) == "true"},
+        findings,
+        len(transport.sent),
+    )
+
+
+@pytest.mark.rows("P115")
+def test_a_node_with_a_label_and_without_a_gpu_on_its_bus_is_told_and_not_served() -> None:
+    served, findings, _asked = plan(node("a"), node("b"), node("c"), a=[GPU, SWITCH], b=[SWITCH])
+    assert served == {"a", "c"}, "of c the bus is not known"
+    (finding,) = findings
+    assert (finding.id, finding.severity, finding.target) == ("nodes.no-gpu", "warning", "node b")
+    assert "there is none on its PCI bus" in finding.detail
+
+
+@pytest.mark.rows("P115", "S45")
+def test_the_bus_is_looked_at_for_new_nodes_only_and_where_the_account_may() -> None:
+    done = {PRESENT: "true"}
+    assert plan(node("a", **done), a=[SWITCH])[2] == 0
+    assert plan(node("a"), everywhere=False, a=[SWITCH]) == ({"a"}, [], 0)
+
+
+@pytest.mark.rows("P115")
+def test_it_is_no_gpu_node_in_the_table_either() -> None:
+    shown = rows(with_hardware([node("a"), node("b"), node("c")], {"a": 2, "b": 0}))
+    assert [row["name"] for row in shown] == ["a", "c"]
