@@ -65,7 +65,7 @@ class Dnf:
             done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
         return self._versions(self._good(done, "read its lists of packages"), names)
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         with scratch(source, key, "source.repo") as folder:
             places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
             options = [f"--setopt={name}={value}" for name, value in places.items()]

@@ -60,7 +60,7 @@ class Zypper:
             return {}
         return self._search(names, ())
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         """Signatures are not looked at here: zypper would take the key into rpm's. ``refresh`` does."""
         with scratch(source, key, "source.repo") as folder:
             options = ["--no-gpg-checks", "--reposd-dir", folder, "--cache-dir", f"{folder}/cache"]
