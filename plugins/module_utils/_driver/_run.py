@@ -285,6 +285,7 @@ class _Run:
             found, self._request, self._runner, self._files, self._units, self._services, shop, journal, self._progress
         )
         result.findings += _findings.accepted(work.findings, self._request.accept)
+        known = len(work.findings)
         result.plan = work.plan()
         result.changed = bool(result.plan)
         self._refuse()
@@ -295,6 +296,7 @@ class _Run:
                 result.changed = bool(work.done)
                 left = [one.id for one in result.plan if one.id not in work.done]
                 raise Failure(failure.msg, result, work.done, left) from None
+            result.findings += work.findings[known:]
             result.verified = work.prove()
             self._refuse_unproved()
         return Outcome(result, work.diff(), work.reboot)
