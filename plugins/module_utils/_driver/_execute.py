@@ -46,8 +46,8 @@ class Todo:
 
     ``sources``: files of the repository; ``files``: those of modprobe (None: to be removed); ``reload``: whether the
     running kernel gets the modules anew, with ``stop`` and ``load`` in order; ``unload``: whether some are
-    loaded; ``rivals``: whether nouveau is unloaded; ``units``: services of companions that have to run; ``modules``: those
-    that companions work with.
+    loaded; ``rivals``: whether nouveau is unloaded; ``units``: services of companions that have to run; ``modules``:
+    those that companions work with.
     """
 
     packages: Packages

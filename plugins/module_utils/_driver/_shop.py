@@ -169,4 +169,6 @@ class Shop:
 
 
 def _is_text(path: str) -> bool:
-    return path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path or "/apt.conf.d/" in path
+    return (
+        path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path or "/apt.conf.d/" in path
+    )

@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What playbooks/hosts.yml says of a driver that waits for a boot, and of the fleet at its end: its own tasks, on facts."""
+"""Tasks of playbooks/hosts.yml on facts: a driver that waits for a boot, and the fleet at the end."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ def test_a_driver_that_waits_for_a_boot_stops_its_host_and_says_why(tmp_path: Pa
     failed = {name for name in HOSTS if f"fatal: [{name}]" in said}
     assert failed == {"waits", "local"}
     assert (
-        "waits has to be booted before it works with its driver: The console is on the GPU (fb0). GPUs do not answer any "
-        "more. Nothing after the driver has been changed on it. Boot it and run again; "
+        "waits has to be booted before it works with its driver: The console is on the GPU (fb0). GPUs do not answer "
+        "any more. Nothing after the driver has been changed on it. Boot it and run again; "
     ) in said
 
 

@@ -173,4 +173,6 @@ def _is_of(lock: str, name: str, installed: str) -> bool:
         return False
     full = f"{name}-{installed}"
     plain = re.sub(r"-\d+:", "-", full)
-    return any(fnmatch.fnmatchcase(f"{one}{arch}", lock) for one in (full, plain) for arch in ("", ".x86_64", ".aarch64"))
+    return any(
+        fnmatch.fnmatchcase(f"{one}{arch}", lock) for one in (full, plain) for arch in ("", ".x86_64", ".aarch64")
+    )

@@ -50,8 +50,8 @@ class Place:
 class Source:
     """A repository as files: the list or repo file with ``{key}`` for the key's path, and the key.
 
-    ``others``: more files that belong to it, or are in its way (None: to be removed). ``settings``: what apt has to know
-    of the way there, which one of these files has.
+    ``others``: more files that belong to it, or are in its way (None: to be removed). ``settings``: what apt has to
+    know of the way there, which one of these files has.
     """
 
     path: str

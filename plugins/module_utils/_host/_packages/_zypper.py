@@ -120,7 +120,11 @@ class Zypper:
             self._call(["addlock", *checked(names)], f"hold {', '.join(names)}", READ)
 
     def unhold(self, names: Sequence[str]) -> None:
-        locks = [lock for lock in (self._locks() if names else []) if any(fnmatch.fnmatchcase(name, lock) for name in checked(names))]
+        locks = [
+            lock
+            for lock in (self._locks() if names else [])
+            if any(fnmatch.fnmatchcase(name, lock) for name in checked(names))
+        ]
         if locks:
             self._call(["removelock", *dict.fromkeys(locks)], f"lift the hold of {', '.join(names)}", READ)
 

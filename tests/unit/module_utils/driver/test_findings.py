@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import ast
 import shutil
-from pathlib import Path
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest

@@ -317,8 +317,7 @@ def trusting(host: Host) -> Host:
 def test_apt_goes_by_the_proxy_and_trusts_the_certificates_for_this_repository_alone(trusting: Host) -> None:
     wanted = trusting.wants(NOBLE, proxy=PROXY, ca_file=CA)[SETTINGS]
     assert wanted == (
-        f'Acquire::https::Proxy::mirror.example.com "{PROXY}";\n'
-        f'Acquire::https::mirror.example.com::CaInfo "{CA}";\n'
+        f'Acquire::https::Proxy::mirror.example.com "{PROXY}";\nAcquire::https::mirror.example.com::CaInfo "{CA}";\n'
     )
     found, _findings = source(Repository(url=URL, key=letters(key(1)), proxy=PROXY), NOBLE, trusting.files)
     assert found is not None
