@@ -15,7 +15,7 @@ from .._host._packages import Manager, _streams, manager
 from .._host._packages._sources import Source, differing
 from .._matrix import BRANCHES
 from .._plan import ERROR, Action, Finding, errors
-from . import _catalog, _repository
+from . import _catalog, _repository, _rules
 from ._catalog import PackageSet, Refusal
 from ._choice import Choice
 from ._execute import MODULE, goes_too
@@ -61,9 +61,13 @@ class Shop:
         findings = self._repository()
         seen = self.seen([one.name for one in choice.packages.packages], choice.packages.stream != "")
         branch, asked = choice.wanted.branch, self._request.version
+        rules = self._rules(choice)
         version = settled(choice.packages, seen, branch, asked)
+        if _rules.barred(rules, version):
+            findings += [] if asked else [_rules.exchanged(rules, version)]
+            version = ""
         if not version:
-            version, more = version_of(choice.packages, seen, self._candidates(choice, seen), branch, asked)
+            version, more = version_of(choice.packages, seen, self._candidates(choice, seen), branch, asked, rules)
             findings += more
         result = Packages()
         if version:
@@ -72,6 +76,11 @@ class Shop:
                 result.findings += goes_too(result, self.manager, self._runner)
         result.findings[:0] = findings
         return result, seen
+
+    def _rules(self, choice: Choice) -> List[_rules.Rule]:
+        """Those of the user that are about this host."""
+        products = [gpu.name or gpu.product for gpu in self._found.gpus]
+        return _rules.of(self._request.rules, [*choice.architectures, *products])
 
     def _plan(self, wanted: Wanted, version: str, seen: Seen) -> Tuple[Packages, Seen]:
         """Names may carry the version, so the set is made anew for it."""
@@ -124,7 +133,7 @@ class Shop:
         if new:
             found = self.manager.candidates(new)
             if self._source and self.changed:
-                probed = self.manager.probe(new, self._source.text, self._source.key)
+                probed = self.manager.probe(new, self._source.text, self._source.key, self._source.settings)
                 found = {name: [*probed.get(name, ()), *found.get(name, ())] for name in {*found, *probed}}
             self._known.update({name: list(found.get(name, ())) for name in new})
         return {name: self._known[name] for name in wanted if self._known[name]}
@@ -160,4 +169,6 @@ class Shop:
 
 
 def _is_text(path: str) -> bool:
-    return path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path
+    return (
+        path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path or "/apt.conf.d/" in path
+    )

@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done, Runner
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages import Manager, _zypper, manager
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages._apt import Apt
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 
@@ -186,6 +187,23 @@ def test_apt_tells_why_its_lists_cannot_be_read() -> None:
         one.candidates(["alpha"])
     with pytest.raises(Failure, match="apt cannot read the repository nvidia: E: Conflicting values set"):
         one.refresh("nvidia")
+
+
+def test_apt_probes_a_repository_with_the_settings_of_its_way() -> None:
+    read: list[str] = []
+
+    class Reads(Replay):
+        def run(self, argv: Sequence[str], **more: Any) -> Done:
+            read.extend(Path(argv[argv.index("-c") + 1]).read_text() for _one in argv if _one == "-c")
+            return super().run(argv, **more)
+
+    said = ("madison", 0, " alpha | 1.0-1 | file:/srv / Packages\n", "")
+    runner = Reads(("update", 0, "", ""), said)
+    assert Apt(runner).probe(["alpha"], "deb https://x/ /\n", b"", "Acquire::x;\n") == {"alpha": ["1.0-1"]}
+    assert read == ["Acquire::x;\n"] * 2
+    plain = Replay(("update", 0, "", ""), said)
+    Apt(plain).probe(["alpha"], "deb https://x/ /\n", b"")
+    assert not [one for one in plain.ran if " -c " in one]
 
 
 @pytest.mark.rows("H012")
@@ -369,6 +387,17 @@ def test_dnf_locks_are_for_the_installed_version_and_of_the_very_package() -> No
     assert ran[-1].endswith("versionlock delete alpha-0:1.17.8-1.* beta")
 
 
+@pytest.mark.rows("H019", "H033")
+def test_dnf_locks_by_a_pattern_hold_what_is_installed_in_such_a_version() -> None:
+    locks = "*alpha*1.17*\n!beta-0:2.0-1.*\nalpha-570-0:1.17.8-1.*\n"
+    one, ran = having(
+        "dnf", ("^rpm -q", 1, RPM, ""), ("versionlock list", 0, locks, ""), ("versionlock delete", 0, "", "")
+    )
+    assert one.held(["alpha", "beta", "nope"]) == ["alpha"]
+    one.unhold(["alpha", "beta"])
+    assert ran[-1].endswith("versionlock delete *alpha*1.17*")
+
+
 def test_dnf_without_its_plugin_holds_nothing_and_says_what_is_missing() -> None:
     missing = ("versionlock", 1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n")
     one, _ran = having("dnf", missing, ("^rpm -q", 0, RPM, ""))
@@ -410,8 +439,10 @@ def test_zypper_locks() -> None:
     one, ran = having("zypper", ("xmlout locks", 0, ZYPPER_LOCKS, ""), ("(add|remove)lock", 0, "", ""))
     assert one.held(NAMES) == ["alpha", "beta"]
     one.hold(["alpha"])
-    one.unhold(["alpha"])
-    assert [command.split()[-2:] for command in ran[1:]] == [["addlock", "alpha"], ["removelock", "alpha"]]
+    one.unhold(["alpha", "beta", "gamma"])
+    assert [command for command in ran if "lock " in command] == [
+        "zypper --non-interactive addlock alpha", "zypper --non-interactive removelock alpha be*",
+    ]  # fmt: skip
 
 
 def test_zypper_tells_why() -> None:
