@@ -228,6 +228,7 @@ class _Run:
             mask=acts.reload.mask,
             load=acts.reload.load,
             units=acts.units,
+            starts=acts.starts,
             gpus=len(found.gpus),
             persistenced="persistenced" in goal.wanted.companions,
             password=self._request.mok_password if goal.mok_pending and not found.certificate else "",
@@ -260,8 +261,9 @@ class _Run:
         return _verify.Wanted(
             packages.version, goal.wanted.flavour, found.kernel, goal.module,
             names=_verify.names_of(packages, list(of_driver(found.installed))),
+            exact=[one.name for one in goal.packages.packages if one.exact],
             held=packages.hold,
-            loaded=bool(found.gpus) and (acts.in_place or not acts.why),
+            loaded=acts.starts,
             fabric=found.state.needs.fabric != "none",
             units=[unit for name, unit in _acts.UNITS.items() if name in goal.wanted.companions],
         )  # fmt: skip
@@ -277,6 +279,7 @@ class _Run:
     def _absent(self, found: HostFound, shop: Shop, journal: Journal) -> Outcome:
         result = self._result
         work = GiveBack(found, self._request, self._runner, self._files, self._services, shop, journal, self._progress)
+        known = len(work.findings)
         result.findings += _findings.accepted(work.findings, self._request.accept)
         result.plan = work.plan()
         result.changed = bool(result.plan)
@@ -288,6 +291,7 @@ class _Run:
                 result.changed = bool(work.done)
                 left = [one.id for one in result.plan if one.id not in work.done]
                 raise Failure(failure.msg, result, work.done, left) from None
+            result.findings += work.findings[known:]
             result.verified = work.prove()
             self._refuse_unproved()
         return Outcome(result, work.diff(), work.reboot)
