@@ -104,7 +104,7 @@ options:
     default: now
   accept:
     description: Findings that do not stop the run, by id, such as V(foreign_origin), V(runfile), V(held),
-      V(secure_boot), V(gpus_in_use). The finding tells what is done then.
+      V(secure_boot), V(gpus_in_use). The finding tells what is done then. Other words are refused.
     type: list
     elements: str
     default: []
@@ -118,6 +118,39 @@ options:
   matrix:
     description: Rows that are added to the matrix of versions, or take the place of some.
     type: dict
+  imex_nodes:
+    description: Addresses of the hosts of one NVLink domain, this one too. They are written to
+      C(/etc/nvidia-imex/nodes_config.cfg), and IMEX starts anew when they change. Without them that file is left alone.
+    type: list
+    elements: str
+    default: []
+  version_rules:
+    description:
+      - Versions that are allowed. Of the versions that there are, those that a rule does not allow are not taken, and
+        one that is installed is exchanged unless O(version) names it.
+      - Versions may be cut short. V(580) is every version of the branch.
+    type: list
+    elements: dict
+    default: []
+    suboptions:
+      gpus:
+        description: Architectures such as V(hopper), or words of products' names such as V(L40S), that the rule is
+          about. Without them it is about every host.
+        type: list
+        elements: str
+      min:
+        description: Oldest version.
+        type: str
+      max:
+        description: Newest version.
+        type: str
+      excluded:
+        description: Versions that are known to be bad.
+        type: list
+        elements: str
+      reason:
+        description: What is told with it.
+        type: str
   mok_password:
     description: One-time password for the console, where the key of modules that are built here is to be registered
       with the firmware (V(secure_boot) in O(accept)).
@@ -158,6 +191,17 @@ EXAMPLES = r"""
       nvidia:
         NVreg_RestrictProfilingToAdminUsers: 0
   register: driver
+
+- name: Hosts of one NVLink domain, and no version that is known to be bad
+  gpufleet.nvidia.nvidia_driver:
+    branch: 580
+    companions: [auto, imex]
+    imex_nodes: [192.0.2.7, 192.0.2.8]
+    version_rules:
+      - gpus: [blackwell]
+        min: "580.65"
+        excluded: ["580.82.07"]
+        reason: ticket 4711
 
 - name: What a run would do to this host, and what speaks against it
   gpufleet.nvidia.nvidia_driver:
@@ -216,8 +260,8 @@ plan:
       type: str
     verb:
       description: One of V(install), V(upgrade), V(downgrade), V(remove), V(hold), V(unhold), V(enable), V(reset),
-        V(create), V(update), V(delete), V(restore), V(stop), V(start), V(unload), V(load), V(build), V(rebuild),
-        V(forget).
+        V(create), V(update), V(delete), V(restore), V(stop), V(start), V(restart), V(disable), V(unload), V(load),
+        V(build), V(rebuild), V(forget).
       returned: always
       type: str
     target:
@@ -451,6 +495,19 @@ def main():
             "parameters": {"type": "dict"},
             "hold": {"type": "bool", "default": True},
             "matrix": {"type": "dict"},
+            "imex_nodes": {"type": "list", "elements": "str", "default": []},
+            "version_rules": {
+                "type": "list",
+                "elements": "dict",
+                "default": [],
+                "options": {
+                    "gpus": {"type": "list", "elements": "str"},
+                    "min": {"type": "str"},
+                    "max": {"type": "str"},
+                    "excluded": {"type": "list", "elements": "str"},
+                    "reason": {"type": "str"},
+                },
+            },
             "mok_password": {"type": "str", "no_log": True},
             "root": {"type": "path", "default": "/"},
             "progress_file": {"type": "path"},

@@ -15,6 +15,7 @@ from .._host._systemd import Units, UnitState
 from .._plan import ERROR, WARNING, Action, Finding
 from . import (
     _circumstances,
+    _imex,
     _initramfs,
     _kernel,
     _modules,
@@ -31,14 +32,19 @@ from ._catalog import PackageSet
 from ._found import HostFound
 from ._reload import Reload, ReloadFacts
 from ._request import NEXT_BOOT, NOW, Request
-from ._types import DESKTOP, FABRIC_MANAGER, FULL, IMEX, PEERMEM, PERSISTENCED, Wanted
+from ._types import DESKTOP, FABRIC_MANAGER, FULL, GDRCOPY, GDS, IMEX, NVLSM, PEERMEM, PERSISTENCED, Wanted
 
 _KUBELET = ("/var/lib/kubelet/config.yaml", "/etc/kubernetes/kubelet.conf", "/var/lib/rancher", "/var/snap/microk8s")
 UNITS = {
     FABRIC_MANAGER: "nvidia-fabricmanager.service",
-    IMEX: "nvidia-imex.service",
+    IMEX: _imex.UNIT,
     PERSISTENCED: _persistence.UNIT,
 }
+#: Files that units read at their start.
+UNIT_FILES = {_persistence.DROP_IN: _persistence.UNIT, _imex.NODES: _imex.UNIT}
+RESTART = "restart "  # notes of the journal: units whose files have changed, until they have started anew
+#: Modules of the kernel that companions work with; the fabric manager of NVLink 5 reaches its switches by the last.
+_MODULES = {PEERMEM: "nvidia_peermem", GDS: "nvidia_fs", GDRCOPY: "gdrdrv", NVLSM: "ib_umad"}
 IN_USE = "gpus_in_use"
 _AT_BOOT = "/etc/modules-load.d/gpufleet-nvidia.conf"
 
@@ -48,7 +54,8 @@ class Acts:
     """``files`` to write or remove, ``before`` their text now; ``initramfs``: why it is made anew; ``build``: why DKMS
     is asked; ``why``: why the running kernel needs its modules anew, and ``reload`` how; ``reboot``: why it has to be
     booted for that instead; ``units``: services to be turned on, at once where ``starts``: none of them comes up
-    without the modules."""
+    without the modules; ``restart``: those that run with files of before; ``modules``: of companions, to be loaded
+    beside the driver."""
 
     files: Dict[str, Optional[str]] = field(default_factory=dict)
     before: Dict[str, Optional[str]] = field(default_factory=dict)
@@ -63,6 +70,8 @@ class Acts:
     reboot: Tuple[str, ...] = ()
     units: List[str] = field(default_factory=list)
     starts: bool = True
+    restart: List[str] = field(default_factory=list)
+    modules: List[str] = field(default_factory=list)
     findings: List[Finding] = field(default_factory=list)
 
 
@@ -109,20 +118,24 @@ class Reader:
         peer = self._peer(goal)
         if peer.problem:
             acts.findings.append(Finding("no_peermem", ERROR, peer.problem, path="companions", accept="no_peermem"))
+        acts.findings += _imex.look(self._request.imex_nodes, IMEX in goal.wanted.companions, self._files)
         wanted = self._wanted_files(goal, options)
         acts.files, acts.before = differing(wanted, self._files)
         kept = [path for path in wanted if path not in acts.files]
         owed = str(notes.get("initramfs", ""))
         acts.initramfs = owed or _initramfs.needed(list(acts.files), self._files, self._found.kernel, kept)
         self._kernel(acts, goal, options)
+        self._modules(acts, goal)
         self._units(acts, goal)
+        self._restart(acts, notes)
         return acts
 
     def _wanted_files(self, goal: Goal, options: Mapping[str, Mapping[str, Any]]) -> Dict[str, Optional[str]]:
         wanted: Dict[str, Optional[str]] = {}
-        peer = self._peer(goal)
-        if peer.modules and not peer.problem:
-            wanted[_AT_BOOT] = "# Made by gpufleet.nvidia.nvidia_driver.\nnvidia-peermem\n"
+        modules = self._beside(goal)
+        if modules:
+            lines = [name.replace("_", "-") if name.startswith("nvidia") else name for name in modules]
+            wanted[_AT_BOOT] = "\n".join(["# Made by gpufleet.nvidia.nvidia_driver.", *lines, ""])
         elif self._files.exists(_AT_BOOT):
             wanted[_AT_BOOT] = None
         rivals = _nouveau.look(self._files)
@@ -133,7 +146,14 @@ class Reader:
             wanted[_parameters.FILE] = text or None
         if PERSISTENCED in goal.wanted.companions:
             wanted.update(_persistence.wanted_files(self._files))
+        if IMEX in goal.wanted.companions:
+            wanted.update(_imex.wanted_files(self._request.imex_nodes))
         return wanted
+
+    def _beside(self, goal: Goal) -> List[str]:
+        """Modules of companions."""
+        refused = [PEERMEM] if self._peer(goal).problem else []
+        return [name for one, name in _MODULES.items() if one in goal.wanted.companions and one not in refused]
 
     def _peer(self, goal: Goal) -> _peer.Peer:
         """How network adapters reach GPU memory, where that is asked for."""
@@ -209,6 +229,13 @@ class Reader:
             recovery_action=_circumstances.recovery_action(self._runner, self._files) if facts.modules else "",
         )
 
+    def _modules(self, acts: Acts, goal: Goal) -> None:
+        """Of companions, those that are not loaded, and that the reload of the driver does not load."""
+        if self._found.gpus and (acts.in_place or not acts.why):
+            with_it = [_modules.plain(name) for name in acts.reload.load]
+            lacking = [name for name in self._beside(goal) if not self._files.exists(f"/sys/module/{name}")]
+            acts.modules = [name for name in lacking if name not in with_it]
+
     # --- Services -----------------------------------------------------------------------------------------------------
 
     def _running(self) -> Tuple[str, ...]:
@@ -225,6 +252,13 @@ class Reader:
         there = [one for one in self._systemd.states(wanted) if one.exists]
         down = [one for one in there if not (_at_boot(one) and (one.running or not acts.starts))]
         acts.units = [one.name for one in down]
+
+    def _restart(self, acts: Acts, notes: Mapping[str, Any]) -> None:
+        """Units that run with files of before, and that nothing else starts anew."""
+        stale = [UNIT_FILES[path] for path in acts.files if path in UNIT_FILES]
+        stale += [key[len(RESTART) :] for key in notes if key.startswith(RESTART)]
+        running = [name for name in self._running() if name not in acts.reload.stop] if stale else []
+        acts.restart = [name for name in dict.fromkeys(stale) if name in running]
 
 
 def in_use(found: HostFound, files: Files, running: Sequence[str]) -> ReloadFacts:
@@ -269,6 +303,8 @@ def actions(acts: Acts, goal: Goal) -> Tuple[List[Action], List[Action], List[Ac
         between.append(Action("build", "build", f"the module for {goal.version}", acts.build))
     if acts.initramfs:
         after.insert(0, Action("initramfs", "rebuild", "the initramfs", acts.initramfs))
+    after += [Action(f"beside-{name}", "load", name, "a companion works with it") for name in acts.modules]
+    after += [Action(f"restart-{name}", "restart", name, "it runs with the file of before") for name in acts.restart]
     verb = "start" if acts.starts else "enable"
     after += [Action(f"unit-{name}", verb, name, "the driver's companion") for name in acts.units]
     return before, between, after
@@ -281,6 +317,7 @@ def _file(path: str, text: Optional[str], before: Optional[str]) -> Action:
         _parameters.FILE: "parameters of the modules",
         _persistence.DROP_IN: "persistence mode",
         _AT_BOOT: "nothing else loads it at boot",
+        _imex.NODES: "the hosts of the NVLink domain",
     }
     return Action(f"file-{path.rpartition('/')[2]}", verb, path, reasons.get(path, "as asked"))
 

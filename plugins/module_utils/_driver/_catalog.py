@@ -150,7 +150,8 @@ def _kind(system: System) -> str:
         name = " ".join(part for part in (system.id, system.version) if part) or "this system"
         raise Refusal("system_unknown", f"which packages {name} has is not known; known are {_SUPPORTED}")
     if system.arch not in ("x86_64", "aarch64"):
-        raise Refusal("system_unknown", f"there is no driver for {system.arch}; there are those for x86_64 and aarch64")
+        arch = system.arch or "an architecture that nothing on this host tells"
+        raise Refusal("system_unknown", f"there is no driver for {arch}; there are those for x86_64 and aarch64")
     return kind
 
 

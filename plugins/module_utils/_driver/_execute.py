@@ -24,6 +24,7 @@ from .._host._packages._sources import set_up
 from .._host._systemd import Units
 from .._plan import ERROR, Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
+from ._acts import RESTART, UNIT_FILES
 from ._catalog import PackageSet
 from ._origin import like_driver, upstream
 from ._plan import BROUGHT, HELD, INSTALLED, PINNING, STREAM, Packages, Seen, holds
@@ -33,6 +34,7 @@ from ._types import APT
 _ROUNDS = 4  # of dependencies of dependencies
 MODULE = "nvidia-driver"  # the module of dnf's streams
 MOVING = "moving"  # note: {"from": version, "to": version} while the driver is exchanged
+UNIT = "unit "  # notes: whether it was enabled and ran before us
 REBUILD = "initramfs"  # note: why it is to be made anew, until that is done
 
 Progress = Callable[[str], None]
@@ -45,7 +47,7 @@ class Todo:
     ``sources``: files of the repository; ``files``: those of modprobe (None: to be removed); ``reload``: whether the
     running kernel gets the modules anew, with ``stop`` and ``load`` in order; ``unload``: whether some are
     loaded; ``rivals``: whether nouveau is unloaded; ``units``: services of companions that have to run, at once where
-    ``starts``, else from the next boot on.
+    ``starts``, else from the next boot on; ``modules``: those that companions work with.
     """
 
     packages: Packages
@@ -71,6 +73,7 @@ class Todo:
     mask: Sequence[str] = ()
     units: Sequence[str] = ()
     starts: bool = True
+    modules: Sequence[str] = ()
     gpus: int = 0
     persistence_off: bool = False
     persistenced: bool = False
@@ -285,8 +288,7 @@ class Work:
     def _remember(self) -> None:
         """What was so before us, written down before it changes."""
         todo, journal = self._todo, self._host.journal
-        moved = [*todo.packages.first, *todo.packages.pins, *todo.packages.remove]
-        for name in moved:
+        for name in [*todo.packages.first, *todo.packages.pins, *todo.packages.remove]:
             journal.note(INSTALLED + name, todo.seen.installed.get(name, ""))
         journal.note(BROUGHT, dict(todo.before))
 
@@ -301,6 +303,9 @@ class Work:
 
     def _exchange(self) -> None:
         todo, host = self._todo, self._host
+        for state in host.units.states(list(todo.units)):
+            if state.exists:  # those of packages that come go with them
+                host.journal.note(UNIT + state.name, [state.enabled, state.running])
         self._write_files()
         if todo.reload:
             self._make_way()
@@ -332,12 +337,14 @@ class Work:
         if todo.initramfs:
             journal.note(REBUILD, todo.initramfs)
         for path, text in todo.files.items():
+            if path in UNIT_FILES:
+                continue  # their packages come first
             if text is None:
                 journal.remove(path)
             else:
                 journal.make_folder(path.rpartition("/")[0])
                 journal.write(path, text)
-        self._did("file-")
+            self._did(f"file-{path.rpartition('/')[2]}")
 
     def _make_way(self) -> None:
         """Stop what holds the GPUs and unload the old modules; what fails here leaves the host as it was."""
@@ -389,7 +396,8 @@ class Work:
             _initramfs.rebuild(host.runner, host.files, todo.kernel)
             host.journal.forget(REBUILD)
             self._did("initramfs")
-        self._drop_in()
+        self._unit_files()
+        self._beside()
         for name in todo.units:
             if host.units.state(name).exists:
                 host.units.enable(name)
@@ -399,16 +407,41 @@ class Work:
             self._stage()
         self._did("unit-", "start-")
 
-    def _drop_in(self) -> None:
-        """The unit of the persistence daemon came with its package, so this could not be done before."""
-        if not self._todo.persistenced:
-            return
-        for path, text in _persistence.wanted_files(self._host.files).items():
-            self._host.journal.make_folder(path.rpartition("/")[0])
-            if self._host.journal.write(path, text):
-                self._host.units.reload()
-                if self._todo.starts:
-                    self._host.units.restart(_persistence.UNIT)
+    def _unit_files(self) -> None:
+        """Files that units read. Some units come with packages, so this could not be done before; units that run with
+        the files of before start anew, if not in this run then in the next."""
+        todo, host = self._todo, self._host
+        wanted = {path: text for path, text in todo.files.items() if path in UNIT_FILES and text is not None}
+        if todo.persistenced:
+            wanted.update(_persistence.wanted_files(host.files))
+        for path, text in wanted.items():
+            if host.files.text(path) != text:
+                host.journal.note(RESTART + UNIT_FILES[path], True)
+                host.journal.make_folder(path.rpartition("/")[0])
+                host.journal.write(path, text)
+        self._did(*(f"file-{path.rpartition('/')[2]}" for path in wanted))
+        self._restart()
+
+    def _restart(self) -> None:
+        host = self._host
+        stale = [key[len(RESTART) :] for key in host.journal.notes() if key.startswith(RESTART)]
+        if stale:
+            host.units.reload()
+        for name in stale:
+            if self._todo.starts and host.units.state(name).running:
+                host.progress(f"restarting {name}")
+                host.units.restart(name)
+            host.journal.forget(RESTART + name)
+        self._did("restart-")
+
+    def _beside(self) -> None:
+        """Modules that companions work with; the driver itself works without them."""
+        for name in self._todo.modules:
+            done = self._host.runner.run(["modprobe", name.replace("_", "-")], check=False, timeout=60.0)
+            if done.rc:
+                self.wrong.append(f"The kernel module {name} could not be loaded: {done.words()}")
+            else:
+                self._did(f"beside-{name}")
 
     def _restore(self) -> List[str]:
         """Settings that GPUs lost with their old modules, as soon as new ones are loaded."""

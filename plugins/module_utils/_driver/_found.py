@@ -15,6 +15,7 @@ from .._host_state import _system
 from .._host_state._collect import Host, collect
 from .._host_state._driver import newest, numbers
 from .._host_state._shape import Found, GpuState
+from .._host_state._tree import Tree, read_file
 from .._plan import Finding
 from ._origin import of_driver, origins, upstream
 from ._types import APT, DNF, IMMUTABLE, ZYPPER, System
@@ -34,6 +35,7 @@ _UPDATES = ("/etc/apt/apt.conf.d/20auto-upgrades", "/etc/dnf/automatic.conf")
 _REGION = re.compile(r"0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+\Z")
 _MEMORY = 0x200  # include/linux/ioport.h: IORESOURCE_MEM
 _DEVICE = re.compile(r"10de:[0-9a-f]{4}\Z")
+_ELF = {62: "x86_64", 183: "aarch64"}  # elf.h: EM_X86_64, EM_AARCH64
 _MULTI_NODE = (0x2941, 0x31C2, 0x31C3, 0x31A1)
 
 
@@ -134,7 +136,8 @@ def read(host: Host, kernel: str = "") -> HostFound:
     tree = host.tree.of("driver")
     release = _system.os_release(tree)
     running = state.host.kernel or (platform.release() if tree.live else "")
-    found = HostFound(state, findings, _system_of(state, release, kernel or running), running, kernel or running)
+    system = _system_of(state, release, kernel or running, state.host.architecture or _built_for(tree))
+    found = HostFound(state, findings, system, running, kernel or running)
     for folder in SPACE:
         space = _space(tree.place(folder)) if tree.kind(folder) == "folder" else None
         if space is not None:
@@ -152,13 +155,26 @@ def _resource(bus_id: str) -> str:
     return f"/sys/bus/pci/devices/{bus_id}/resource"
 
 
-def _system_of(state: Found, release: Mapping[str, str], kernel: str) -> System:
+def _system_of(state: Found, release: Mapping[str, str], kernel: str, machine: str) -> System:
+    """``arch`` stays empty where nothing tells it: the catalogue refuses that."""
     like = tuple(release.get("ID_LIKE", "").split())
     names = (state.host.os_id, *like)
     family = next((one for one, ids in _FAMILIES.items() if set(names) & set(ids)), "")
     family = IMMUTABLE if state.host.immutable else family
-    arch = {"arm64": "aarch64", "amd64": "x86_64"}.get(state.host.architecture, state.host.architecture)
-    return System(state.host.os_id, state.host.os_version, like, arch or "x86_64", kernel, family)
+    arch = {"arm64": "aarch64", "amd64": "x86_64"}.get(machine, machine)
+    return System(state.host.os_id, state.host.os_version, like, arch, kernel, family)
+
+
+def _built_for(tree: Tree) -> str:
+    """What the programs of a tree without /proc are made for, by the head of one of them; "" where none tells."""
+    for path in ("/usr/bin/env", "/bin/sh", "/usr/bin/bash"):
+        try:
+            head = read_file(tree.place(path), 20)
+        except OSError:
+            continue
+        if head[:5] == b"\x7fELF\x02":
+            return _ELF.get(int.from_bytes(head[18:20], "little" if head[5] == 1 else "big"), "")
+    return ""
 
 
 def _space(place: str) -> Tuple[int, bool]:

@@ -18,10 +18,11 @@ from .._host._journal import Journal
 from .._host._packages import _exchange, _streams
 from .._host._packages._exchange import Exchange
 from .._host._packages._sources import distrust_again
+from .._host._systemd import Units
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding
 from . import _initramfs, _kernel, _modules, _reload, _services
-from ._acts import IN_USE, in_use
-from ._execute import MODULE
+from ._acts import IN_USE, UNIT_FILES, in_use
+from ._execute import MODULE, UNIT
 from ._found import HostFound
 from ._origin import of_driver
 from ._plan import BROUGHT, HELD, INSTALLED, STREAM
@@ -41,6 +42,7 @@ class GiveBack:
     request: Request
     runner: Runner
     files: Files
+    units: Units
     services: Services
     shop: Shop
     journal: Journal
@@ -59,6 +61,7 @@ class GiveBack:
         self._unloads = bool(self._remove) and bool(_modules.loaded(self.files))
         if self._unloads:
             self._judge_use()
+        self._turned, self._stale = self._judge_units()
         self._plan = self.plan()
         for path in self._kept:
             detail = "somebody else has changed it since, so it stays"
@@ -98,6 +101,18 @@ class GiveBack:
         remedy = "Keep the driver, or accept not_ours and install the earlier driver by its version afterwards"
         self.findings.append(Finding(LOST, ERROR, detail, remedy=remedy, accept=NOT_OURS))
 
+    def _judge_units(self) -> Tuple[List[Tuple[str, str]], List[str]]:
+        """What is to be turned off again, as verb and unit; and units that run with files which are given back."""
+        before = {key[len(UNIT) :]: was for key, was in self._notes.items() if key.startswith(UNIT)}
+        read = [UNIT_FILES[path] for path in self._paths if path in UNIT_FILES]
+        turned, stale = [], []
+        for state in self.units.states(list(dict.fromkeys([*before, *read]))) if before or read else []:
+            enabled, ran = before.get(state.name, [True, True])
+            turned += [("disable", state.name)] if state.enabled and not enabled else []
+            turned += [("stop", state.name)] if state.running and not ran else []
+            stale += [state.name] if state.running and ran and state.name in read else []
+        return turned, stale
+
     def _judge_use(self) -> None:
         if self.request.apply == NEXT_BOOT:
             self.reboot = ("The kernel modules stay loaded until the next boot, as apply: next_boot asks.",)
@@ -119,6 +134,7 @@ class GiveBack:
         if self._unloads:
             found += [Action(f"stop-{name}", "stop", name, "it uses the GPUs", True) for name in self._reload.stop]
             found.append(Action("unload", "unload", "the kernel modules", "their driver is removed", True))
+        found += [Action(f"unit-{verb}-{name}", verb, name, "as it was found") for verb, name in self._turned]
         found += [
             Action(f"hold-{name}", "unhold", name, "it is removed, or was not held before") for name in self._freed()
         ]
@@ -132,6 +148,7 @@ class GiveBack:
         found += [
             Action(f"file-{number}", "restore", path, "as it was found") for number, path in enumerate(self._paths)
         ]
+        found += [Action(f"restart-{name}", "restart", name, "its file is as it was found") for name in self._stale]
         if self._initramfs:
             found.append(Action("initramfs", "rebuild", "the initramfs", self._initramfs))
         if not found and self.journal.exists() and not self._kept:
@@ -164,6 +181,9 @@ class GiveBack:
                 wrong = " ".join(self.services.start())
                 raise Failure(f"{failure.msg} Nothing has been removed. {wrong}".rstrip()) from None
             self._did("stop-", "unload")
+        for verb, name in self._turned:
+            (self.units.disable if verb == "disable" else self.units.stop)(name)
+        self._did("unit-")
         manager.unhold(self._freed())
         self._did("hold-")
         if self._remove:
@@ -209,6 +229,12 @@ class GiveBack:
         for kept in self.journal.give_back():
             self.journal.settle(kept.path)
         self._did("file-")
+        if self._stale:
+            self.units.reload()
+        for name in self._stale:
+            if self.units.state(name).exists:  # else it went with its package
+                self.units.restart(name)
+        self._did("restart-")
 
     def _forget(self) -> None:
         """The journal has served: what it noted is given back, or told."""

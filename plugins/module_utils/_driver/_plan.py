@@ -18,6 +18,7 @@ from .._plan import ERROR, Action, Finding
 from ._catalog import Package, PackageSet
 from ._origin import of_driver, upstream
 from ._request import LATEST
+from ._rules import Rule, barred, refused
 
 INSTALLED = "package "  # notes of the journal: the version before us, "" for none
 HELD = "hold "  # whether it was held before us
@@ -89,21 +90,21 @@ def settled(wanted: PackageSet, seen: Seen, branch: int, asked: str) -> str:
 
 
 def version_of(
-    wanted: PackageSet, seen: Seen, candidates: Candidates, branch: int, asked: str
+    wanted: PackageSet, seen: Seen, candidates: Candidates, branch: int, asked: str, rules: Sequence[Rule] = ()
 ) -> Tuple[str, List[Finding]]:
-    """NVIDIA's version that all packages can have; "" with a finding where there is none."""
+    """NVIDIA's version that all packages can have, and rules allow; "" with a finding where there is none."""
     exact = _exact(wanted)
     have = {name: _versions(name, seen, candidates) for name in exact}
     common = [one for one in have.get(exact[0], []) if all(one in have[name] for name in exact)] if exact else []
     common = [one for one in common if numbers(one)[0] == branch]
-    if asked and asked != LATEST:
-        return (asked, []) if asked in common else ("", [_missing(have, asked, wanted)])
+    exact_one = asked if asked != LATEST else ""
+    if not common or (exact_one and exact_one not in common):
+        return "", [_missing(have, exact_one or f"{branch}.", wanted)]
+    fits = [one for one in ([exact_one] if exact_one else common) if not barred(rules, one)]
     there = {upstream(seen.installed[name]) for name in exact if name in seen.installed}
-    if not asked and len(there) == 1 and there & set(common):
+    if not asked and len(there) == 1 and there & set(fits):
         return there.pop(), []
-    if not common:
-        return "", [_missing(have, f"{branch}.", wanted)]
-    return max(common, key=numbers), []
+    return (max(fits, key=numbers), []) if fits else ("", [refused(rules, [exact_one] if exact_one else common)])
 
 
 def _versions(name: str, seen: Seen, candidates: Candidates) -> List[str]:

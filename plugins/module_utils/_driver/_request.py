@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, List, Mapping, Tuple
 
 from .._plan import ERROR, Finding
-from . import _parameters
+from . import _imex, _parameters, _rules
+from ._rules import Rule
 from ._types import COMPANIONS
 
 AUTO = "auto"
@@ -20,6 +21,12 @@ NOW = "now"
 IF_IDLE = "if_idle"
 NEXT_BOOT = "next_boot"
 
+#: Ids of findings that :attr:`Request.accept` may name: those of the module, and of the matrix for a driver.
+ACCEPTABLE = (
+    *("branch_unknown", "compiler", "driver_of_image", "driver_older_than_kernel", "end_of_life", "fabric_missing"),
+    *("foreign_origin", "gpus_in_use", "held", "no_bar", "no_fabric", "no_gpu", "no_headers", "no_peermem", "no_space"),
+    *("not_ours", "passed_through", "runfile", "secure_boot", "unknown_gpu", "unsigned_repository", "vendor_image"),
+)
 _VERSION = re.compile(r"(\d{3})\.\d+(\.\d+)?\Z")
 _KERNEL = re.compile(r"\d+\.\d+[A-Za-z0-9.+~_-]*\Z")
 
@@ -44,6 +51,8 @@ class Request:
     hold: bool = True
     matrix: Mapping[str, Any] = field(default_factory=dict)
     mok_password: str = ""
+    imex_nodes: Tuple[str, ...] = ()
+    rules: Tuple[Rule, ...] = ()
     root: str = "/"
 
     @property
@@ -55,6 +64,7 @@ class Request:
 def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
     """The request, and every problem that it has by itself."""
     version = str(params["version"] or "")
+    rules, wrong = _rules.read(params.get("version_rules") or ())
     request = Request(
         absent=params["state"] == "absent",
         branch=int(params["branch"] or 0),
@@ -71,10 +81,23 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
         hold=bool(params["hold"]),
         matrix=dict(params["matrix"] or {}),
         mok_password=str(params["mok_password"] or ""),
+        imex_nodes=tuple(params.get("imex_nodes") or ()),
+        rules=rules,
         root=str(params["root"]),
     )
-    wrong = [] if request.absent else _parameters.judge(request.parameters, "parameters")
-    return request, [*_versions(request), *_others(request), *wrong]
+    wrong += _imex.judge(request.imex_nodes)
+    wrong += [] if request.absent else _parameters.judge(request.parameters, "parameters")
+    return request, [*_versions(request), *_others(request), *_accepted(request), *wrong]
+
+
+def _accepted(request: Request) -> List[Finding]:
+    """Words that accept nothing: a slip there would let somebody believe that it does."""
+    found = []
+    for number, name in enumerate(request.accept):
+        if name not in ACCEPTABLE:
+            detail = f"{name!r} is no finding that can be accepted; allowed are {', '.join(ACCEPTABLE)}"
+            found.append(Finding("no_finding", ERROR, detail, path=f"accept[{number}]"))
+    return found
 
 
 def _versions(request: Request) -> List[Finding]:

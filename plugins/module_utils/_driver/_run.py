@@ -172,8 +172,12 @@ class _Run:
         if not (self._live and acts.in_place and acts.unload):
             return []
         why = _settings.cannot_save(self._tools.opener, self._files)
-        remedy = "Put that right, or ask for apply: next_boot"
-        return [Finding("settings_lost", ERROR, why, path="apply", remedy=remedy)] if why else []
+        if why:
+            remedy = "Put that right, or ask for apply: next_boot"
+            return [Finding("settings_lost", ERROR, why, path="apply", remedy=remedy)]
+        detail = "NVML does not tell locked clocks, so they are lost when the modules are loaded anew"
+        remedy = "Lock them again afterwards (nvidia-smi -lgc, -lmc), if anybody had"
+        return [Finding("locked_clocks", WARNING, detail, path="apply", remedy=remedy)]
 
     def _key_waits(self, found: HostFound, choice: Choice) -> bool:
         asked = _findings.Asked(found, self._request, choice.wanted, choice.packages)
@@ -229,6 +233,7 @@ class _Run:
             load=acts.reload.load,
             units=acts.units,
             starts=acts.starts,
+            modules=acts.modules,
             gpus=len(found.gpus),
             persistenced="persistenced" in goal.wanted.companions,
             password=self._request.mok_password if goal.mok_pending and not found.certificate else "",
@@ -278,7 +283,9 @@ class _Run:
 
     def _absent(self, found: HostFound, shop: Shop, journal: Journal) -> Outcome:
         result = self._result
-        work = GiveBack(found, self._request, self._runner, self._files, self._services, shop, journal, self._progress)
+        work = GiveBack(
+            found, self._request, self._runner, self._files, self._units, self._services, shop, journal, self._progress
+        )
         known = len(work.findings)
         result.findings += _findings.accepted(work.findings, self._request.accept)
         result.plan = work.plan()

@@ -15,7 +15,7 @@ from .._host._packages import Manager, _streams, manager
 from .._host._packages._sources import Source, differing
 from .._matrix import BRANCHES
 from .._plan import ERROR, Action, Finding, errors
-from . import _catalog, _repository
+from . import _catalog, _repository, _rules
 from ._catalog import PackageSet, Refusal
 from ._choice import Choice
 from ._execute import MODULE, goes_too
@@ -61,9 +61,13 @@ class Shop:
         findings = self._repository()
         seen = self.seen([one.name for one in choice.packages.packages], choice.packages.stream != "")
         branch, asked = choice.wanted.branch, self._request.version
+        rules = self._rules(choice)
         version = settled(choice.packages, seen, branch, asked)
+        if _rules.barred(rules, version):
+            findings += [] if asked else [_rules.exchanged(rules, version)]
+            version = ""
         if not version:
-            version, more = version_of(choice.packages, seen, self._candidates(choice, seen), branch, asked)
+            version, more = version_of(choice.packages, seen, self._candidates(choice, seen), branch, asked, rules)
             findings += more
         result = Packages()
         if version:
@@ -72,6 +76,11 @@ class Shop:
                 result.findings += goes_too(result, self.manager, self._runner)
         result.findings[:0] = findings
         return result, seen
+
+    def _rules(self, choice: Choice) -> List[_rules.Rule]:
+        """Those of the user that are about this host."""
+        products = [gpu.name or gpu.product for gpu in self._found.gpus]
+        return _rules.of(self._request.rules, [*choice.architectures, *products])
 
     def _plan(self, wanted: Wanted, version: str, seen: Seen) -> Tuple[Packages, Seen]:
         """Names may carry the version, so the set is made anew for it."""

@@ -20,8 +20,8 @@ from ._plan import Packages
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to hold. ``names``: packages of the driver, ``exact`` those of the catalogue; ``held``: whether they are;
-    ``loaded``: whether the running kernel has to have it, too; ``units``: services that have to run where they are
+    """What has to hold. ``names``: packages of the driver, ``exact``: those of the catalogue; ``held``: whether they
+    are; ``loaded``: whether the running kernel has to have it, too; ``units``: services that have to run where they are
     there."""
 
     version: str

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from typing import Dict, List, Mapping, Sequence
 
@@ -112,8 +113,7 @@ class Dnf:
             self._change(["remove", "--noautoremove", *there], f"remove {', '.join(there)}")
 
     def held(self, names: Sequence[str]) -> List[str]:
-        locks = self._locks() if names else []
-        return [name for name in checked(names) if any(_is_of(lock, name) for lock in locks)]
+        return [name for name, locks in self._locks_of(names).items() if locks]
 
     def hold(self, names: Sequence[str]) -> None:
         versions = self.installed(names)
@@ -122,9 +122,15 @@ class Dnf:
             self._lock(["add", "--raw", *locks], f"hold {', '.join(names)}")
 
     def unhold(self, names: Sequence[str]) -> None:
-        locks = [lock for lock in self._locks() if any(_is_of(lock, name) for name in names)] if names else []
+        locks = dict.fromkeys(lock for found in self._locks_of(names).values() for lock in found)
         if locks:
             self._lock(["delete", *locks], f"lift the hold of {', '.join(names)}")
+
+    def _locks_of(self, names: Sequence[str]) -> Dict[str, List[str]]:
+        """Entries that keep a package, for each; patterns do that keep the version which is installed."""
+        locks = self._locks() if names else []
+        there = self.installed(names) if any(_is_pattern(lock) for lock in locks) else {}
+        return {name: [lock for lock in locks if _is_of(lock, name, there.get(name, ""))] for name in checked(names)}
 
     def _locks(self) -> List[str]:
         done = self._runner.run(["dnf", "-q", "versionlock", "list"], check=False, timeout=READ)
@@ -153,6 +159,18 @@ def _with_epoch(version: str) -> str:
     return version if ":" in version else f"0:{version}"
 
 
-def _is_of(lock: str, name: str) -> bool:
-    """Whether an entry of the version lock (``name-0:1.20.2-1.*``, ``name-1.20*``, ``name``) is about the package."""
-    return lock == name or bool(re.match(rf"{re.escape(name)}-(\d+:)?\d", lock))
+def _is_pattern(lock: str) -> bool:
+    """Whether an entry is about several packages, as ``*nvidia*580*`` of NVIDIA's guide."""
+    return bool(re.match(r"!?[^*?\[]*[*?\[].*[^*.]", lock))
+
+
+def _is_of(lock: str, name: str, installed: str) -> bool:
+    """Whether an entry of the version lock is about the package: ``name``, ``name-0:1.20.2-1.*``, ``name-1.20*``, or a
+    pattern that the installed version fits. One with ``!`` keeps a version away, and holds none."""
+    if lock == name or re.match(rf"{re.escape(name)}-(\d+:)?\d[^-]*(-[^-]*)?\Z", lock):
+        return True
+    if not (installed and _is_pattern(lock)):
+        return False
+    full = f"{name}-{installed}"
+    plain = re.sub(r"-\d+:", "-", full)
+    return any(fnmatch.fnmatchcase(f"{one}{arch}", lock) for one in (full, plain) for arch in ("", ".x86_64", ".aarch64"))

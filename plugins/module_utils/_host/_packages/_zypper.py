@@ -120,8 +120,9 @@ class Zypper:
             self._call(["addlock", *checked(names)], f"hold {', '.join(names)}", READ)
 
     def unhold(self, names: Sequence[str]) -> None:
-        if names:
-            self._call(["removelock", *checked(names)], f"lift the hold of {', '.join(names)}", READ)
+        locks = [lock for lock in (self._locks() if names else []) if any(fnmatch.fnmatchcase(name, lock) for name in checked(names))]
+        if locks:
+            self._call(["removelock", *dict.fromkeys(locks)], f"lift the hold of {', '.join(names)}", READ)
 
     def _locks(self) -> List[str]:
         said = self._call(["--xmlout", "locks"], "read its locks", READ).out

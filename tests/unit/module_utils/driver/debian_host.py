@@ -31,7 +31,7 @@ MODULE = f"/lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
 PARAMS: dict[str, Any] = {
     "state": "present", "branch": None, "version": None, "flavour": "auto", "source": "auto", "repository": None,
     "use": "compute", "companions": ["auto"], "kernel": None, "apply": "now", "accept": [], "parameters": None,
-    "hold": True, "matrix": None, "mok_password": None,
+    "hold": True, "matrix": None, "mok_password": None, "imex_nodes": [], "version_rules": [],
 }  # fmt: skip
 
 
@@ -231,8 +231,8 @@ class DebianHost(Machine):
         for name in units:
             if verb in ("start", "restart", "stop"):
                 self.units[name][0] = "inactive" if verb == "stop" else "active"
-            elif verb == "enable":
-                self.units[name][1] = "enabled"
+            elif verb in ("enable", "disable"):
+                self.units[name][1] = f"{verb}d"
             elif verb in ("mask", "unmask"):
                 self.masked = self.masked | {name} if verb == "mask" else self.masked - {name}
         return said()
@@ -290,6 +290,10 @@ class DebianHost(Machine):
             smi.unlink(missing_ok=True)
         if any(name.startswith("nvidia-fabricmanager") for name in self.installed):
             self.units.setdefault("nvidia-fabricmanager.service", ["inactive", "disabled"])
+        if any(name.startswith("nvidia-imex") for name in self.installed):
+            self.units.setdefault("nvidia-imex.service", ["inactive", "disabled"])
+        else:
+            self.units.pop("nvidia-imex.service", None)
         if any(name.startswith("nvidia-compute-utils") for name in self.installed):
             self.units.setdefault("nvidia-persistenced.service", ["inactive", "enabled"])
         else:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import ast
 import shutil
 from collections.abc import Callable
 from typing import Any
@@ -12,7 +13,9 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _found
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._request import ACCEPTABLE
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
+from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 
 from ..host_state import trees
 from .debian_host import GPUS, NEW, OLD, DebianHost
@@ -129,11 +132,64 @@ def test_without_a_gpu_the_driver_is_installed_for_an_image_and_not_loaded(host:
 def test_a_word_that_accepts_nothing_is_told_where_the_run_is_refused(host: DebianHost) -> None:
     no_gpu(host)
     with pytest.raises(Failure) as failure:
-        host.go(branch=580, accept=["no_gpus", "compiler"])
+        host.go(branch=580, accept=["compiler"])
     told = {one.id: one for one in failure.value.result.findings}
     assert told["accept_unused"].severity == "warning"
-    assert told["accept_unused"].detail.startswith("no_gpus, compiler: no finding")
+    assert told["accept_unused"].detail.startswith("compiler: no finding")
     assert "accept_unused" not in seen(host, accept=["no_gpu", "compiler"])
+
+
+@pytest.mark.parametrize("state", ["present", "absent"])
+def test_a_word_that_is_no_finding_is_refused_with_those_that_are(host: DebianHost, state: str) -> None:
+    found = refused(host, state=state, accept=["held", "foreign-origin"])["no_finding"]
+    assert (found.severity, found.path) == ("error", "accept[1]")
+    assert found.detail.startswith("'foreign-origin' is no finding that can be accepted; allowed are branch_unknown, ")
+    assert " foreign_origin, gpus_in_use, held, " in found.detail
+
+
+def test_every_finding_that_tells_a_word_for_accept_can_be_accepted() -> None:
+    """By the source: a new finding must not be forgotten in the list."""
+    words = set()
+    for path in (CHECKOUT / "plugins/module_utils/_driver").glob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for call in ast.walk(ast.parse(text)):
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
+                words |= accepted_by(call.func.id, call)
+    names = {"IN_USE": "gpus_in_use", "NOT_OURS": "not_ours"}
+    found = {names.get(word, word) for word in words} - {"name", "one.accept"}
+    of_matrix = {"branch_unknown", "driver_older_than_kernel", "end_of_life", "unsigned_repository"}
+    assert found == set(ACCEPTABLE) - of_matrix
+
+
+def accepted_by(function: str, call: ast.Call) -> set[str]:
+    """The word that a call which makes a finding gives for accept."""
+    given = {one.arg: one.value for one in call.keywords}
+    if function == "_error":
+        return set() if "accept" in given else {ast.unparse(call.args[0]).strip("'")}
+    if function != "Finding":
+        return set()
+    accept = given.get("accept") or (call.args[6] if len(call.args) > 6 else None)
+    return {ast.unparse(accept).strip("'")} if accept is not None else set()
+
+
+@pytest.mark.rows("H037")
+def test_an_architecture_that_nothing_tells_is_refused_and_never_guessed(host: DebianHost) -> None:
+    (host.root / "proc/sys/kernel/arch").unlink()
+    found = refused(host, branch=580)["system_unknown"]
+    assert "an architecture that nothing on this host tells" in found.detail
+    elf = b"\x7fELF\2\1\1" + bytes(9) + b"\2\0"
+    host.put("/usr/bin/env", elf + (183).to_bytes(2, "little"))
+    assert host.go(check=True, branch=580).result.found["system"]["architecture"] == "aarch64"
+    host.put("/usr/bin/env", elf + (8).to_bytes(2, "little"))
+    assert "nothing on this host tells" in refused(host, branch=580)["system_unknown"].detail
+
+
+def test_locked_clocks_that_nobody_can_save_are_told_where_modules_are_loaded_anew(host: DebianHost) -> None:
+    assert "locked_clocks" not in seen(host)
+    host.have(OLD)
+    assert seen(host, version=NEW)["locked_clocks"].severity == "warning"
+    assert "locked_clocks" not in seen(host, version=NEW, apply="next_boot")
+    assert "locked_clocks" not in seen(host, version=OLD)
 
 
 @pytest.mark.rows("H038")

@@ -369,6 +369,17 @@ def test_dnf_locks_are_for_the_installed_version_and_of_the_very_package() -> No
     assert ran[-1].endswith("versionlock delete alpha-0:1.17.8-1.* beta")
 
 
+@pytest.mark.rows("H019", "H033")
+def test_dnf_locks_by_a_pattern_hold_what_is_installed_in_such_a_version() -> None:
+    locks = "*alpha*1.17*\n!beta-0:2.0-1.*\nalpha-570-0:1.17.8-1.*\n"
+    one, ran = having(
+        "dnf", ("^rpm -q", 1, RPM, ""), ("versionlock list", 0, locks, ""), ("versionlock delete", 0, "", "")
+    )
+    assert one.held(["alpha", "beta", "nope"]) == ["alpha"]
+    one.unhold(["alpha", "beta"])
+    assert ran[-1].endswith("versionlock delete *alpha*1.17*")
+
+
 def test_dnf_without_its_plugin_holds_nothing_and_says_what_is_missing() -> None:
     missing = ("versionlock", 1, "", "No such command: versionlock. Please use /usr/bin/dnf --help\n")
     one, _ran = having("dnf", missing, ("^rpm -q", 0, RPM, ""))
@@ -410,8 +421,10 @@ def test_zypper_locks() -> None:
     one, ran = having("zypper", ("xmlout locks", 0, ZYPPER_LOCKS, ""), ("(add|remove)lock", 0, "", ""))
     assert one.held(NAMES) == ["alpha", "beta"]
     one.hold(["alpha"])
-    one.unhold(["alpha"])
-    assert [command.split()[-2:] for command in ran[1:]] == [["addlock", "alpha"], ["removelock", "alpha"]]
+    one.unhold(["alpha", "beta", "gamma"])
+    assert [command for command in ran if "lock " in command] == [
+        "zypper --non-interactive addlock alpha", "zypper --non-interactive removelock alpha be*",
+    ]  # fmt: skip
 
 
 def test_zypper_tells_why() -> None:
