@@ -68,6 +68,14 @@ options:
       key_file:
         description: File on the host that has the public key.
         type: path
+      proxy:
+        description: Proxy by which the host reaches the repository, such as V(http://proxy.example.com:3128). A user
+          and a password belong into the package manager's own files.
+        type: str
+      ca_file:
+        description: File on the host with the certificates that the repository is trusted by, where the host itself
+          does not trust them. Not for zypper, which trusts what the host trusts.
+        type: path
       experimental:
         description: Whether versions that are no releases yet are taken.
         type: bool
@@ -429,6 +437,8 @@ def main():
                     "path": {"type": "str"},
                     "key": {"type": "str", "no_log": False},
                     "key_file": {"type": "path"},
+                    "proxy": {"type": "str"},
+                    "ca_file": {"type": "path"},
                     "experimental": {"type": "bool", "default": False},
                 },
             },

@@ -12,7 +12,7 @@ from .._host._commands import Runner
 from .._host._files import Files
 from .._host._packages._sources import differing
 from .._host._systemd import Units, UnitState
-from .._plan import ERROR, WARNING, Action, Finding
+from .._plan import ERROR, INFO, WARNING, Action, Finding
 from . import (
     _circumstances,
     _imex,
@@ -118,6 +118,10 @@ class Reader:
         peer = self._peer(goal)
         if peer.problem:
             acts.findings.append(Finding("no_peermem", ERROR, peer.problem, path="companions", accept="no_peermem"))
+        elif peer.way == _peer.PEERMEM and self._peer(goal, _peer.AUTO).way == _peer.DMA_BUF:
+            detail = "network adapters reach the memory of these GPUs by DMA-BUF too, without nvidia-peermem"
+            remedy = "Leave peermem out of companions, unless a program asks for it"
+            acts.findings.append(Finding("dma_buf", INFO, detail, path="companions", remedy=remedy))
         acts.findings += _imex.look(self._request.imex_nodes, IMEX in goal.wanted.companions, self._files)
         wanted = self._wanted_files(goal, options)
         acts.files, acts.before = differing(wanted, self._files)
@@ -155,9 +159,9 @@ class Reader:
         refused = [PEERMEM] if self._peer(goal).problem else []
         return [name for one, name in _MODULES.items() if one in goal.wanted.companions and one not in refused]
 
-    def _peer(self, goal: Goal) -> _peer.Peer:
+    def _peer(self, goal: Goal, way: str = _peer.PEERMEM) -> _peer.Peer:
         """How network adapters reach GPU memory, where that is asked for."""
-        asked = _peer.PEERMEM if PEERMEM in goal.wanted.companions else _peer.NONE
+        asked = way if PEERMEM in goal.wanted.companions else _peer.NONE
         kinds = [gpu.architecture for gpu in self._found.gpus]
         return _peer.choose(asked, goal.wanted.flavour, self._found.kernel, kinds, _peer.adapters(self._files))
 

@@ -26,7 +26,9 @@ def judge(nodes: Sequence[str]) -> List[Finding]:
             detail = f"{node!r} is no address; allowed are those of IPv4 and IPv6, such as 192.0.2.7"
             found.append(Finding("imex_node", ERROR, detail, path=path))
         if node in nodes[:number]:
-            found.append(Finding("imex_node", ERROR, f"{node} is there twice", path=path, remedy="Leave one of them out"))
+            found.append(
+                Finding("imex_node", ERROR, f"{node} is there twice", path=path, remedy="Leave one of them out")
+            )
     return found
 
 
@@ -34,10 +36,14 @@ def look(nodes: Sequence[str], wanted: bool, files: Files) -> List[Finding]:
     """Nodes without IMEX, and IMEX without nodes. ``wanted``: whether IMEX is among the companions."""
     if nodes and not wanted:
         detail = "addresses are given, and imex is not among the companions of this host"
-        return [Finding("imex_nodes", ERROR, detail, path="imex_nodes", remedy="Add imex to companions, or leave them out")]
+        return [
+            Finding("imex_nodes", ERROR, detail, path="imex_nodes", remedy="Add imex to companions, or leave them out")
+        ]
     if wanted and not nodes and not (files.text(NODES) or "").split():
         detail = f"{NODES} names no host, and IMEX does not start without"
-        return [Finding("imex_nodes", WARNING, detail, path="imex_nodes", remedy="Give the addresses of the domain's hosts")]
+        return [
+            Finding("imex_nodes", WARNING, detail, path="imex_nodes", remedy="Give the addresses of the domain's hosts")
+        ]
     return []
 
 

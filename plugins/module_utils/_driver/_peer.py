@@ -16,6 +16,7 @@ from ._kernel import tree_of
 DMA_BUF = "dma_buf"
 PEERMEM = "peermem"
 NONE = "none"
+AUTO = "auto"
 
 _FROM = LIMITS["dmabuf_kernel"].oldest
 _WITHOUT = ("fermi", "kepler", "maxwell", "pascal", "volta")

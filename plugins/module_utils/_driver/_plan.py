@@ -185,6 +185,11 @@ def _not_there(
     remedy = "Add what is missing to the repository" + (
         ", or boot a kernel whose headers it has" if headers else ", or ask for a version that it has"
     )
+    if not wanted.build and any(one.role == "kernel" for one in lacking):
+        remedy = (
+            "Nobody has built the modules for this kernel: boot one that has them, or ask for a source that builds them"
+        )
+        remedy += " on the host (distribution or nvidia)"
     return Finding("not_in_repository", ERROR, detail, path="repository", remedy=remedy + _enable(wanted))
 
 

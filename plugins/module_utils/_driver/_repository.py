@@ -18,7 +18,17 @@ from typing import Dict, List, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from .._host._files import Files
-from .._host._packages._sources import FOLDERS, Place, Source, dearmored, key_of, rpm_section, wrong
+from .._host._packages._sources import (
+    FOLDERS,
+    Place,
+    Source,
+    apt_way,
+    apt_way_files,
+    dearmored,
+    key_of,
+    rpm_section,
+    wrong,
+)
 from .._plan import ERROR, Finding
 from ._keys import without
 from ._types import System
@@ -100,7 +110,7 @@ def source(
             return None, []
         detail = f"has {', '.join(given)} and neither url nor folder, so nobody could tell where packages come from"
         return None, [Finding("repository_url", ERROR, detail, path="repository", remedy="Give one of the two")]
-    found = wrong(wanted)
+    found = wrong(wanted, system.family, files)
     path = wanted.path.strip("/") or directory(system)
     if not path:
         detail = f"NVIDIA publishes no driver packages for {system.id} {system.version} on {system.arch}"
@@ -118,7 +128,8 @@ def source(
     others, mixed = _others(made, url, files, retired)
     if mixed:
         return None, [*found, *mixed]
-    return Source(made.path, made.text, made.key_path, made.key, others), found
+    others.update(apt_way_files(wanted, name, files))
+    return Source(made.path, made.text, made.key_path, made.key, others, apt_way(wanted)), found
 
 
 def _apt(wanted: Repository, url: str, name: str, key: bytes) -> Source:
@@ -134,7 +145,8 @@ def _apt(wanted: Repository, url: str, name: str, key: bytes) -> Source:
 
 def _rpm(wanted: Repository, url: str, name: str, key: bytes, manager: str) -> Source:
     metadata, packages = bool(key) and wanted.signed == "metadata", bool(key) and wanted.signed == "packages"
-    text = rpm_section(name, url, manager, metadata=metadata, packages=packages)
+    way = {"proxy": wanted.proxy, "ca_file": wanted.ca_file}
+    text = rpm_section(name, url, manager, metadata=metadata, packages=packages, **way)
     return Source(f"{FOLDERS[manager]}/{name}.repo", text, _RPM_KEY, key)
 
 

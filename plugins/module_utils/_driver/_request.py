@@ -123,7 +123,7 @@ def _others(request: Request) -> List[Finding]:
             detail = f"{name!r} is no companion of the driver; allowed are auto, {', '.join(COMPANIONS)}"
             found.append(Finding("no_companion", ERROR, detail, path=f"companions[{number}]"))
     if request.kernel and not _KERNEL.match(request.kernel):
-        detail = f"{request.kernel!r} is no release of a kernel; they look like 6.8.0-45-generic"
+        detail = f"{request.kernel!r} is no release of a kernel; allowed are those like 6.8.0-45-generic"
         found.append(Finding("no_kernel", ERROR, detail, path="kernel"))
     if not os.path.isabs(request.root) or not os.path.isdir(request.root):
         detail = f"{request.root!r} is no folder; allowed is an absolute path of one"

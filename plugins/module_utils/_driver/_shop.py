@@ -133,7 +133,7 @@ class Shop:
         if new:
             found = self.manager.candidates(new)
             if self._source and self.changed:
-                probed = self.manager.probe(new, self._source.text, self._source.key)
+                probed = self.manager.probe(new, self._source.text, self._source.key, self._source.settings)
                 found = {name: [*probed.get(name, ()), *found.get(name, ())] for name in {*found, *probed}}
             self._known.update({name: list(found.get(name, ())) for name in new})
         return {name: self._known[name] for name in wanted if self._known[name]}
@@ -169,4 +169,6 @@ class Shop:
 
 
 def _is_text(path: str) -> bool:
-    return path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path
+    return (
+        path.endswith((".list", ".sources", ".repo", ".list.d")) or "/preferences.d/" in path or "/apt.conf.d/" in path
+    )

@@ -49,7 +49,7 @@ def look(manager: Manager, files: Files, journal: Journal, wanted: Wanted) -> Se
 
 def _candidates(names: List[str], repository: Optional[Source], manager: Manager) -> Mapping[str, List[str]]:
     if repository:
-        return manager.probe(names, repository.text, repository.key)
+        return manager.probe(names, repository.text, repository.key, repository.settings)
     return manager.candidates(names)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import List, Optional, Sequence, Tuple
 
 from .._host._files import Files
-from .._host._packages._sources import FOLDERS, Place, Source, key_of, rpm_section, wrong
+from .._host._packages._sources import FOLDERS, Place, Source, apt_way, apt_way_files, key_of, rpm_section, wrong
 from .._plan import ERROR, Finding
 
 NAME = "nvidia-container-toolkit"  # of the list file, and the repository's id
@@ -35,14 +35,16 @@ def source(
     """The files that a host should have for the repository; none without a URL, or where something is wrong with it."""
     if not wanted.url:
         return None, []
-    found = wrong(wanted)
+    found = wrong(wanted, manager, files)
     key, more = key_of(wanted, manager, files, accept)
     found += more
     if [one for one in found if one.severity == ERROR]:
         return None, found
-    text = _apt(wanted, bool(key)) if manager == "apt" else _rpm(wanted, manager, bool(key))
-    ending = "list" if manager == "apt" else "repo"
-    return Source(f"{FOLDERS[manager]}/{NAME}.{ending}", text, _KEYS[manager], key), found
+    if manager != "apt":
+        return Source(f"{FOLDERS[manager]}/{NAME}.repo", _rpm(wanted, manager, bool(key)), _KEYS[manager], key), found
+    way = apt_way_files(wanted, NAME, files)
+    path = f"{FOLDERS[manager]}/{NAME}.list"
+    return Source(path, _apt(wanted, bool(key)), _KEYS[manager], key, way, apt_way(wanted)), found
 
 
 def old_lists(manager: str, files: Files) -> List[str]:
@@ -70,5 +72,6 @@ def _rpm(wanted: Repository, manager: str, signed: bool) -> str:
     for number, path in enumerate(_paths(wanted, "rpm/$basearch")):
         name = f"{NAME}-experimental" if number else NAME
         url = f"{wanted.url.rstrip('/')}/{path}"
-        sections.append(rpm_section(name, url, manager, metadata=signed, packages=False))
+        way = {"proxy": wanted.proxy, "ca_file": wanted.ca_file}
+        sections.append(rpm_section(name, url, manager, metadata=signed, packages=False, **way))
     return "\n".join(sections)

@@ -60,12 +60,16 @@ class Apt:
             return {}
         return self._madison(names, ())
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         name = "source.sources" if _STANZA.search(source) else "source.list"  # apt goes by the ending
         with scratch(source, key, name) as folder:
             places = {"State::lists": "lists", "Cache": "cache", "Etc::sourcelist": name}
             options = [f"-oDir::{name}={folder}/{place}" for name, place in places.items()]
             # The folder is for root alone.
+            if settings:
+                with open(f"{folder}/settings", "w", encoding="utf-8") as file:
+                    file.write(settings)
+                options += ["-c", f"{folder}/settings"]
             options += ["-oDir::Etc::sourceparts=-", "-oAPT::Sandbox::User=root", "-oAPT::Update::Error-Mode=any"]
             done = self._runner.run(["apt-get", "update", "-q", *options], check=False, timeout=REFRESH, env=ENV)
             if done.rc:

@@ -65,7 +65,7 @@ class Dnf:
             done = self._runner.run(["dnf", "-q", *query], check=False, timeout=REFRESH)
         return self._versions(self._good(done, "read its lists of packages"), names)
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         with scratch(source, key, "source.repo") as folder:
             places = {"reposdir": folder, "cachedir": f"{folder}/cache", "*.skip_if_unavailable": "0"}
             options = [f"--setopt={name}={value}" for name, value in places.items()]
@@ -173,4 +173,6 @@ def _is_of(lock: str, name: str, installed: str) -> bool:
         return False
     full = f"{name}-{installed}"
     plain = re.sub(r"-\d+:", "-", full)
-    return any(fnmatch.fnmatchcase(f"{one}{arch}", lock) for one in (full, plain) for arch in ("", ".x86_64", ".aarch64"))
+    return any(
+        fnmatch.fnmatchcase(f"{one}{arch}", lock) for one in (full, plain) for arch in ("", ".x86_64", ".aarch64")
+    )

@@ -39,10 +39,10 @@ class Manager(Protocol):
     def candidates(self, names: Sequence[str]) -> Dict[str, List[str]]:
         """Each package that could be installed -> its versions, newest first, from the metadata that is there."""
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         """As ``candidates``, of a repository that is not set up: its metadata is read into a folder of its own.
 
-        ``source`` is the text of its list or repo file, with ``{key}`` for the path of the key.
+        ``source`` is the text of its list or repo file, with ``{key}`` for the path of the key; ``settings``: apt's.
         """
 
     def refresh(self, repository: str = "") -> None:

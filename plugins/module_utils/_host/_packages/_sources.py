@@ -21,6 +21,8 @@ from ._shared import Manager
 FOLDERS = {"apt": "/etc/apt/sources.list.d", "dnf": "/etc/yum.repos.d", "zypper": "/etc/zypp/repos.d"}
 TRUSTED = "key "  # notes of the journal: a key that the repository's own file had the package manager trust
 _URL = re.compile(r"(https?|file)://?[^\s\"'{}\[\]\\|<>]+\Z")
+_PROXY = re.compile(r"https?://([A-Za-z0-9.-]+|\[[0-9A-Fa-f:]+\])(:\d{1,5})?/?\Z")
+_FILE = re.compile(r"/[A-Za-z0-9._/+-]+\Z")
 _PATH = re.compile(r"[A-Za-z0-9$()._~/-]+\Z")
 _ARMOR = re.compile(
     r"-----BEGIN PGP PUBLIC KEY BLOCK-----\r?\n(?:[^\r\n]+: [^\r\n]*\r?\n)*\r?\n(.*?)\r?\n-----END PGP", re.DOTALL
@@ -32,20 +34,24 @@ class Place:
     """Where packages come from. Without ``url`` the host's own repositories are used as they are.
 
     ``path`` is the part below the URL, where a mirror has another than NVIDIA's; ``key`` the public key, in letters or
-    bytes (of the host's file ``key_file``, or as it was given).
+    bytes (of the host's file ``key_file``, or as it was given). ``proxy``: by which the host reaches it; ``ca_file``:
+    certificates of the host's that it is trusted by, as those of a proxy that looks inside.
     """
 
     url: str = ""
     path: str = ""
     key: str = ""
     key_file: str = ""
+    proxy: str = ""
+    ca_file: str = ""
 
 
 @dataclass(frozen=True)
 class Source:
     """A repository as files: the list or repo file with ``{key}`` for the key's path, and the key.
 
-    ``others``: more files that belong to it, or are in its way (None: to be removed).
+    ``others``: more files that belong to it, or are in its way (None: to be removed). ``settings``: what apt has to
+    know of the way there, which one of these files has.
     """
 
     path: str
@@ -53,6 +59,7 @@ class Source:
     key_path: str
     key: bytes
     others: Mapping[str, Optional[str]] = field(default_factory=dict)
+    settings: str = ""
 
     @property
     def name(self) -> str:
@@ -69,8 +76,8 @@ class Source:
         return {**found, self.path: self.text.replace("{key}", self.key_path)}
 
 
-def wrong(wanted: Place) -> List[Finding]:
-    """What is wrong with a URL and a path."""
+def wrong(wanted: Place, manager: str, files: Files) -> List[Finding]:
+    """What is wrong with a URL and a path, and with the way there."""
     found = []
     if not _URL.match(wanted.url):
         detail = f"{wanted.url!r} is no URL that a repository can have; allowed are http, https and file"
@@ -85,7 +92,43 @@ def wrong(wanted: Place) -> List[Finding]:
     if wanted.path and not _PATH.match(wanted.path):
         detail = f"{wanted.path!r} is no path below a URL"
         found.append(Finding("repository_path", ERROR, detail, path="repository.path"))
-    return found
+    if wanted.proxy and not _PROXY.match(wanted.proxy):
+        # The words of the user are not told: a password may be among them.
+        detail = "is no proxy; allowed are addresses like http://proxy.example.com:3128, without a user"
+        found.append(Finding("repository_proxy", ERROR, detail, path="repository.proxy"))
+    return [*found, *_wrong_ca(wanted.ca_file, manager, files)]
+
+
+def _wrong_ca(path: str, manager: str, files: Files) -> List[Finding]:
+    if not path:
+        return []
+    if manager == "zypper":
+        detail = "zypper trusts what the host trusts, and no file for one repository"
+        remedy = "Put the certificate to /etc/pki/trust/anchors and run update-ca-certificates, and leave ca_file out"
+        return [Finding("repository_ca", ERROR, detail, path="repository.ca_file", remedy=remedy)]
+    try:
+        content = files.read(path) if _FILE.match(path) else None
+    except Failure:
+        content = None
+    if content is None or b"-----BEGIN CERTIFICATE-----" not in content:
+        detail = f"{path} is no file of certificates in letters on this host"
+        return [Finding("repository_ca", ERROR, detail, path="repository.ca_file", remedy="Put it there first")]
+    return []
+
+
+def apt_way(wanted: Place) -> str:
+    """apt's settings for the way to a repository, for its host alone; "" where it needs none."""
+    parts = urlsplit(wanted.url)
+    lines = [f'Acquire::{parts.scheme}::Proxy::{parts.hostname} "{wanted.proxy}";'] if wanted.proxy else []
+    lines += [f'Acquire::https::{parts.hostname}::CaInfo "{wanted.ca_file}";'] if wanted.ca_file else []
+    return "".join(f"{line}\n" for line in lines) if parts.hostname else ""
+
+
+def apt_way_files(wanted: Place, name: str, files: Files) -> Dict[str, Optional[str]]:
+    """The file that has them; None where it is there and not needed any more."""
+    path = f"/etc/apt/apt.conf.d/90gpufleet-{name}"
+    text = apt_way(wanted)
+    return {path: text or None} if text or files.exists(path) else {}
 
 
 def key_of(wanted: Place, manager: str, files: Files, accept: Sequence[str]) -> Tuple[bytes, List[Finding]]:
@@ -133,8 +176,13 @@ def dearmored(key: bytes) -> Optional[bytes]:
     return raw if raw[:1] and (raw[0] & 0xFC == 0x98 or raw[0] == 0xC6) else None
 
 
-def rpm_section(name: str, url: str, manager: str, *, metadata: bool, packages: bool) -> str:
+def rpm_section(
+    name: str, url: str, manager: str, *, metadata: bool, packages: bool, proxy: str = "", ca_file: str = ""
+) -> str:
     """A section of a repo file; ``metadata`` and ``packages``: whether signatures of these are asked for."""
+    if proxy and manager == "zypper":  # which reads it out of the address
+        parts = urlsplit(proxy)
+        url = f"{url}?proxy={parts.hostname}&proxyport={parts.port or 80}"
     lines = [
         f"[{name}]",
         f"name={name}",
@@ -143,6 +191,8 @@ def rpm_section(name: str, url: str, manager: str, *, metadata: bool, packages: 
         f"repo_gpgcheck={int(metadata)}",
         f"gpgcheck={int(packages)}",
         *(["gpgkey=file://{key}"] if metadata or packages else []),
+        *([f"proxy={proxy}"] if proxy and manager != "zypper" else []),
+        *([f"sslcacert={ca_file}"] if ca_file else []),
         *(["autorefresh=0", "type=rpm-md"] if manager == "zypper" else []),
     ]
     return "\n".join(lines) + "\n"

@@ -60,7 +60,7 @@ class Zypper:
             return {}
         return self._search(names, ())
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> Dict[str, List[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> Dict[str, List[str]]:
         """Signatures are not looked at here: zypper would take the key into rpm's. ``refresh`` does."""
         with scratch(source, key, "source.repo") as folder:
             options = ["--no-gpg-checks", "--reposd-dir", folder, "--cache-dir", f"{folder}/cache"]
@@ -120,7 +120,11 @@ class Zypper:
             self._call(["addlock", *checked(names)], f"hold {', '.join(names)}", READ)
 
     def unhold(self, names: Sequence[str]) -> None:
-        locks = [lock for lock in (self._locks() if names else []) if any(fnmatch.fnmatchcase(name, lock) for name in checked(names))]
+        locks = [
+            lock
+            for lock in (self._locks() if names else [])
+            if any(fnmatch.fnmatchcase(name, lock) for name in checked(names))
+        ]
         if locks:
             self._call(["removelock", *dict.fromkeys(locks)], f"lift the hold of {', '.join(names)}", READ)
 

@@ -490,7 +490,7 @@ def test_what_is_in_the_way_goes_first(system: System, wanted: Wanted, installed
 # -- companions ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("H027")
+@pytest.mark.rows("H027", "H028", "H029", "H032")
 @pytest.mark.parametrize(
     ("system", "wanted", "companion", "expected", "exact"),
     [
@@ -536,7 +536,7 @@ def test_a_companion_has_the_name_of_its_branch(
 # -- refusals ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.rows("H005", "H008", "H016", "H022", "H024", "H027")
+@pytest.mark.rows("H005", "H008", "H016", "H022", "H024", "H027", "H028", "H029", "H032")
 @pytest.mark.parametrize(
     ("system", "wanted", "id", "message", "row"),
     [

@@ -8,17 +8,19 @@ from __future__ import annotations
 import ast
 import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _found
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._request import ACCEPTABLE
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Tools, nvidia_driver
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 
 from ..host_state import trees
-from .debian_host import GPUS, NEW, OLD, DebianHost
+from .debian_host import GPUS, NEW, OLD, PARAMS, DebianHost
 from .machine import KERNEL, said
 from .test_run import files_of, refused
 
@@ -60,6 +62,19 @@ def old_gcc(host: DebianHost) -> None:
     host.put(f"/boot/config-{KERNEL}", 'CONFIG_CC_VERSION_TEXT="gcc (Ubuntu 13.2.0) 13.2.0"\n')
     host.answers["gcc"] = said("gcc (Ubuntu 12.3.0) 12.3.0\n")
     host.answers["gcc-13"] = said(rc=127)
+
+
+def uneven_fabric(host: DebianHost) -> None:
+    """A fabric manager of another version than the driver's."""
+    switch(host)
+    host.offer(OLD, NEW, companions=("persistenced", "fabric_manager", "nscq")).have(OLD)
+    host.installed["nvidia-fabricmanager"] = f"{NEW}-0ubuntu1"
+    host._status()
+
+
+def translated(host: DebianHost) -> None:
+    host.offer(NEW, companions=("persistenced", "gds"))
+    host.put(f"{FIRST}/iommu_group", "-> ../../../kernel/iommu_groups/7")
 
 
 #: Finding -> how a host comes to it, options, and part of what it says.
@@ -156,7 +171,7 @@ def test_every_finding_that_tells_a_word_for_accept_can_be_accepted() -> None:
             if isinstance(call, ast.Call) and isinstance(call.func, ast.Name):
                 words |= accepted_by(call.func.id, call)
     names = {"IN_USE": "gpus_in_use", "NOT_OURS": "not_ours"}
-    found = {names.get(word, word) for word in words} - {"name", "one.accept"}
+    found = {names.get(word, word) for word in words}
     of_matrix = {"branch_unknown", "driver_older_than_kernel", "end_of_life", "unsigned_repository"}
     assert found == set(ACCEPTABLE) - of_matrix
 
@@ -169,7 +184,7 @@ def accepted_by(function: str, call: ast.Call) -> set[str]:
     if function != "Finding":
         return set()
     accept = given.get("accept") or (call.args[6] if len(call.args) > 6 else None)
-    return {ast.unparse(accept).strip("'")} if accept is not None else set()
+    return {ast.unparse(accept).strip("'")} if isinstance(accept, (ast.Constant, ast.Name)) else set()
 
 
 @pytest.mark.rows("H037")
@@ -190,6 +205,60 @@ def test_locked_clocks_that_nobody_can_save_are_told_where_modules_are_loaded_an
     assert seen(host, version=NEW)["locked_clocks"].severity == "warning"
     assert "locked_clocks" not in seen(host, version=NEW, apply="next_boot")
     assert "locked_clocks" not in seen(host, version=OLD)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "options"),
+    [
+        ("no_branch", "branch", {"branch": 58}),
+        ("no_version", "version", {"version": "580"}),
+        ("version_of_other_branch", "version", {"version": NEW, "branch": 595}),
+        ("no_companion", "companions[1]", {"companions": ["auto", "fabricmanager"]}),
+        ("no_kernel", "kernel", {"kernel": "newest"}),
+        ("no_root", "root", {"root": "srv/tree"}),
+        ("matrix", "matrix", {"matrix": {"branch": {}}}),
+        ("unknown_module", "parameters.nvidia-x", {"parameters": {"nvidia-x": {"a": 1}}}),
+    ],
+)
+def test_what_nobody_can_ask_for_is_refused_with_its_path(
+    host: DebianHost, name: str, path: str, options: dict[str, Any]
+) -> None:
+    found = refused(host, **options)[name]
+    assert (found.severity, found.path) == ("error", path)
+    assert "allowed" in found.detail or found.remedy
+
+
+@pytest.mark.rows("H060")
+def test_what_was_brought_for_building_and_is_needed_by_now_stays_and_is_told(host: DebianHost) -> None:
+    headers = f"linux-headers-{KERNEL}"
+    del host.installed[headers]
+    host.go(branch=580)
+    assert headers in host.installed
+    host.installed["zfs-dkms"] = "2.1.11-1"
+    host.needs = {headers: "zfs-dkms"}
+    outcome = host.go(state="absent")
+    assert [one.target for one in outcome.result.findings if one.id == "package_stays"] == [headers]
+    assert host.version == ""
+
+
+def test_a_tree_of_files_is_only_looked_at(host: DebianHost) -> None:
+    tools = Tools(runner=host, files=lambda root: host.files, live=lambda root: False, asks=False)
+    with pytest.raises(Failure) as failure:
+        nvidia_driver({**PARAMS, "root": str(host.root)}, False, lambda line: None, tools)
+    assert [one.id for one in failure.value.result.findings] == ["not_this_host"]
+    assert host.writes() == []
+
+
+def test_every_finding_and_refusal_has_a_test() -> None:
+    """By the source: one that is new must not go without."""
+    tests = "".join(path.read_text(encoding="utf-8") for path in Path(__file__).parent.glob("test_*.py"))
+    ids = set()
+    for path in (CHECKOUT / "plugins/module_utils/_driver").glob("*.py"):
+        for call in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") in ("Finding", "Refusal", "_error"):
+                ids |= {one.value for one in call.args[:1] if isinstance(one, ast.Constant)}
+    assert len(ids) > 70
+    assert [one for one in sorted(ids) if f'"{one}"' not in tests] == []
 
 
 @pytest.mark.rows("H038")
@@ -234,6 +303,14 @@ def test_a_disk_that_is_too_full_is_told_with_what_is_missing(
             "/etc/apt/apt.conf.d/20auto-upgrades", 'APT::Periodic::Unattended-Upgrade "1";\n'), {"hold": False}),
         ("mismatch", "warning", lambda host: host.have(OLD).put(
             f"/usr/lib/x86_64-linux-gnu/libnvidia-ml.so.{NEW}", ""), {}),
+        ("reboot_needed", "warning", lambda host: host.have(OLD).process(7, "python3").load(nvidia_uvm=1),
+         {"version": NEW, "apply": "if_idle"}),
+        ("parameter_elsewhere", "warning", lambda host: host.put(
+            "/etc/modprobe.d/site.conf", "options nvidia NVreg_EnableMSI=0\n"),
+         {"parameters": {"nvidia": {"NVreg_EnableMSI": 1}}}),
+        ("fabric_version", "warning", uneven_fabric, {"version": NEW}),
+        ("iommu", "warning", translated, {"companions": ["persistenced", "gds"]}),
+        ("dma_buf", "info", lambda host: host.load(ib_core=0), {"companions": ["persistenced", "peermem"]}),
         ("end_of_life", "warning", lambda host: host.offer("550.163.01", flavour="proprietary"),
          {"branch": 550, "flavour": "proprietary"}),
     ],

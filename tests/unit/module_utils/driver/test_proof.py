@@ -39,7 +39,7 @@ def host(folder: Path, flavour: str = "open", **more: str) -> Machine:
     return machine
 
 
-@pytest.mark.rows("H047")
+@pytest.mark.rows("H047", "H058")
 def test_a_driver_that_works_is_proved(tmp_path: Path) -> None:
     machine = host(tmp_path)
     machine.answers[f"{SMI} -q -x"] = said(fabric_xml("Completed/Success", "Completed/Success"))
@@ -82,7 +82,7 @@ def test_what_nvidia_smi_says_against_it_is_told(tmp_path: Path, done, told: str
     assert told in check.detail
 
 
-@pytest.mark.rows("H047")
+@pytest.mark.rows("H047", "H058")
 def test_a_missing_gpu_is_counted_and_those_for_virtual_machines_are_not(tmp_path: Path) -> None:
     machine = host(tmp_path)
     machine.answers[f"{SMI} --query-gpu"] = said(answer(1))
@@ -105,6 +105,7 @@ def test_nvidia_smi_that_is_nowhere_is_no_proof(tmp_path: Path) -> None:
     assert "nvidia-smi is not there" in checks[1].detail
 
 
+@pytest.mark.rows("H058")
 def test_the_fabric_is_waited_for(tmp_path: Path) -> None:
     machine = host(tmp_path)
     answers = [fabric_xml("Not Started/N/A"), fabric_xml("In Progress/N/A"), fabric_xml("Completed/Success")]
@@ -114,6 +115,7 @@ def test_the_fabric_is_waited_for(tmp_path: Path) -> None:
     assert len(slept) == 2
 
 
+@pytest.mark.rows("H058")
 @pytest.mark.parametrize(
     ("states", "told"),
     [

@@ -300,3 +300,59 @@ def test_a_local_repository_without_its_one_key_is_refused(host: Host) -> None:
 
 def test_without_a_url_nothing_is_written(host: Host) -> None:
     assert source(Repository(), NOBLE, host.files) == (None, [])
+
+
+# --- The way there ----------------------------------------------------------------------------------------------------
+
+PROXY, CA = "http://proxy.example.com:3128", "/etc/pki/inside.pem"
+SETTINGS = "/etc/apt/apt.conf.d/90gpufleet-cuda-ubuntu2404-x86_64"
+
+
+@pytest.fixture
+def trusting(host: Host) -> Host:
+    host.put(CA, "-----BEGIN CERTIFICATE-----\nx\n-----END CERTIFICATE-----\n")
+    return host
+
+
+def test_apt_goes_by_the_proxy_and_trusts_the_certificates_for_this_repository_alone(trusting: Host) -> None:
+    wanted = trusting.wants(NOBLE, proxy=PROXY, ca_file=CA)[SETTINGS]
+    assert wanted == (
+        f'Acquire::https::Proxy::mirror.example.com "{PROXY}";\nAcquire::https::mirror.example.com::CaInfo "{CA}";\n'
+    )
+    found, _findings = source(Repository(url=URL, key=letters(key(1)), proxy=PROXY), NOBLE, trusting.files)
+    assert found is not None
+    assert found.settings == f'Acquire::https::Proxy::mirror.example.com "{PROXY}";\n'  # the probe goes by it too
+    plain = trusting.wants(NOBLE, proxy=PROXY, url="http://mirror.example.com/")[SETTINGS]
+    assert plain == f'Acquire::http::Proxy::mirror.example.com "{PROXY}";\n'
+    assert SETTINGS not in trusting.wants(NOBLE)
+    trusting.put(SETTINGS, wanted)
+    assert trusting.wants(NOBLE)[SETTINGS] is None  # a proxy that nobody asks for any more
+
+
+def test_rpms_repository_has_the_proxy_and_the_certificates_in_its_own_file(trusting: Host) -> None:
+    text = trusting.wants(ROCKY, proxy=PROXY, ca_file=CA)["/etc/yum.repos.d/cuda-rhel9-x86_64.repo"]
+    assert {f"proxy={PROXY}", f"sslcacert={CA}"} <= set(str(text).splitlines())
+    text = str(trusting.wants(LEAP, proxy=PROXY)["/etc/zypp/repos.d/cuda-opensuse15-sbsa.repo"])
+    assert "baseurl=https://mirror.example.com/cuda/opensuse15/sbsa?proxy=proxy.example.com&proxyport=3128\n" in text
+    assert "\nproxy=" not in text
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "path", "words"),
+    [
+        (NOBLE, {"proxy": "http://me:hunter2@proxy.example.com:3128"}, "repository.proxy", "without a user"),
+        (NOBLE, {"proxy": 'http://proxy.example.com";\nx'}, "repository.proxy", "is no proxy"),
+        (ROCKY, {"proxy": "proxy.example.com"}, "repository.proxy", "is no proxy"),
+        (NOBLE, {"ca_file": "/etc/pki/nowhere.pem"}, "repository.ca_file", "/etc/pki/nowhere.pem is no file of cert"),
+        (ROCKY, {"ca_file": "/etc/empty.pem"}, "repository.ca_file", "is no file of certificates"),
+        (LEAP, {"ca_file": CA}, "repository.ca_file", "zypper trusts what the host trusts"),
+    ],
+)
+def test_a_way_that_cannot_be_is_refused(
+    trusting: Host, system: System, options: dict[str, Any], path: str, words: str
+) -> None:
+    trusting.put("/etc/empty.pem", "")
+    made, (found,) = source(Repository(url=URL, key=letters(key(1)), **options), system, trusting.files)
+    assert (made, found.path) == (None, path)
+    assert words in found.detail
+    assert "hunter2" not in f"{found.detail}{found.remedy}"

@@ -51,7 +51,7 @@ def test_a_rule_is_judged_by_the_parts_of_versions(rule: dict[str, Any], version
 )
 def test_a_rule_that_cannot_be_is_refused(host: DebianHost, rule: dict[str, Any], path: str, words: str) -> None:
     (found,) = refused(host, branch=580, version_rules=[rule]).values()
-    assert (found.path, words in found.detail) == (path, True)
+    assert (found.id in ("no_version", "empty_rule"), found.path, words in found.detail) == (True, path, True)
 
 
 def test_a_rule_may_cut_its_newest_version_shorter_than_its_oldest() -> None:

@@ -6,18 +6,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _catalog
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Outcome
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._types import Wanted
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._gpu._nvml import MissingPynvml
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
 
 from ..host_state.trees import gpu, grow
-from .debian_host import GPUS, INITRD, NEW, OLD, DebianHost, full, names
+from .debian_host import GPUS, INITRD, NEW, OLD, SYSTEM, DebianHost, full, names
 from .machine import KERNEL, said
 
 PERSISTENCED = "nvidia-persistenced.service"
@@ -174,6 +177,22 @@ def test_a_mirror_that_lacks_a_package_is_seen_before_anything_is_touched(host: 
     del host.repository[f"linux-headers-{KERNEL}"], host.installed[f"linux-headers-{KERNEL}"]
     found = refused(host, version=OLD)
     assert f"linux-headers-{KERNEL}" in found["not_in_repository"].detail
+
+
+@pytest.mark.rows("P039", "H009")
+def test_a_kernel_that_nobody_has_built_modules_for_is_refused_with_the_other_way(host: DebianHost) -> None:
+    """Never another source by itself: each host is told what it lacks."""
+    wanted = Wanted(580, "", "open", "precompiled", "compute", ("persistenced",))
+    for kernel in (KERNEL, "6.8.0-1036-nvidia-64k"):
+        for one in _catalog.packages(replace(SYSTEM, kernel=kernel), wanted).packages:
+            host.repository[one.name] = ["580.95.05-0ubuntu0.24.04.1"]
+    planned = host.go(check=True, branch=580, source="precompiled")
+    assert f"linux-modules-nvidia-580-server-open-{KERNEL}" in verbs(planned)
+    other = "6.8.0-45-fips"
+    host.put("/proc/sys/kernel/osrelease", f"{other}\n")
+    found = refused(host, branch=580, source="precompiled")["not_in_repository"]
+    assert f"linux-modules-nvidia-580-server-open-{other}" in found.detail
+    assert "ask for a source that builds them on the host (distribution or nvidia)" in found.remedy
 
 
 @pytest.mark.rows("H055", "H056")

@@ -152,6 +152,7 @@ def test_a_cuda_is_as_the_compatibility_pages_have_it(minor: str, branch: int, m
     assert (shipped in row.shipped) if shipped else not row.shipped
 
 
+@pytest.mark.rows("H096")
 def test_tables_agree_with_each_other() -> None:
     for minor, row in matrix.CUDA.items():
         assert matrix.BRANCHES[row.branch].cuda == minor
@@ -171,6 +172,7 @@ def test_tables_agree_with_each_other() -> None:
     assert unknown == []
 
 
+@pytest.mark.rows("H096")
 def test_every_row_has_its_source() -> None:
     tables = (matrix.BRANCHES, matrix.GPUS, matrix.CUDA, matrix.PRODUCTS, matrix.DCGM, matrix.LIMITS, matrix.HOSTS)
     rows = [row for table in tables for row in table.values()]

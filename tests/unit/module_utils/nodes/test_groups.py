@@ -385,8 +385,9 @@ def test_a_driver_that_cannot_be_is_refused_with_its_path(driver: Any, path: str
     assert [finding.path for finding in parse_groups([{"name": "a", "driver": driver}])[1]] == [path]
 
 
-@pytest.mark.rows("L12")
+@pytest.mark.rows("L12", "P048")
 def test_drivers_overlap_where_a_node_is_in_two_groups() -> None:
     made = groups({"name": "a", "driver": {"version": "1"}}, {"name": "b", "driver": {"version": "2"}})
     (overlap,) = [f for f in assign(made, [NodeFacts("n")])[1] if f.id == "groups.overlap"]
-    assert overlap.detail.startswith("driver differs between the groups a and b")
+    assert overlap.detail == "driver differs between the groups a and b, and n belongs to both."
+    assert (overlap.severity, overlap.target) == ("error", "n")

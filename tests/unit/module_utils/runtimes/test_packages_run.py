@@ -56,7 +56,7 @@ class Shop:
     def candidates(self, names: Sequence[str]) -> dict[str, list[str]]:
         return {name: ["1.20.2-1", "1.19.1-1"] for name in names}
 
-    def probe(self, names: Sequence[str], source: str, key: bytes) -> dict[str, list[str]]:
+    def probe(self, names: Sequence[str], source: str, key: bytes, settings: str = "") -> dict[str, list[str]]:
         return self.candidates(names)
 
     def refresh(self, repository: str = "") -> None:

@@ -75,6 +75,16 @@ def test_experimental_packages_are_a_repository_beside_the_stable_one(files: Fil
     ]  # fmt: skip
 
 
+def test_a_proxy_and_certificates_are_for_this_repository_alone(files: Files, tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("-----BEGIN CERTIFICATE-----\n")
+    way = {"proxy": "http://proxy.example.com:3128", "ca_file": "/ca.pem"}
+    made_for_apt = made(files, "apt", **way)["/etc/apt/apt.conf.d/90gpufleet-nvidia-container-toolkit"]
+    assert 'Proxy::mirror.example.com "http://proxy.example.com:3128";' in made_for_apt
+    assert '::CaInfo "/ca.pem";' in made_for_apt
+    section = made(files, "dnf", **way)["/etc/yum.repos.d/nvidia-container-toolkit.repo"]
+    assert "proxy=http://proxy.example.com:3128\nsslcacert=/ca.pem\n" in section
+
+
 def test_a_mirror_may_have_a_path_of_its_own(files: Files) -> None:
     found = made(files, "apt", path="debian/nvidia")
     assert "/toolkit/debian/nvidia /\n" in found["/etc/apt/sources.list.d/nvidia-container-toolkit.list"]

@@ -18,6 +18,7 @@ import pytest
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import Done, Runner
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages import Manager, _zypper, manager
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._packages._apt import Apt
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 
@@ -186,6 +187,23 @@ def test_apt_tells_why_its_lists_cannot_be_read() -> None:
         one.candidates(["alpha"])
     with pytest.raises(Failure, match="apt cannot read the repository nvidia: E: Conflicting values set"):
         one.refresh("nvidia")
+
+
+def test_apt_probes_a_repository_with_the_settings_of_its_way() -> None:
+    read: list[str] = []
+
+    class Reads(Replay):
+        def run(self, argv: Sequence[str], **more: Any) -> Done:
+            read.extend(Path(argv[argv.index("-c") + 1]).read_text() for _one in argv if _one == "-c")
+            return super().run(argv, **more)
+
+    said = ("madison", 0, " alpha | 1.0-1 | file:/srv / Packages\n", "")
+    runner = Reads(("update", 0, "", ""), said)
+    assert Apt(runner).probe(["alpha"], "deb https://x/ /\n", b"", "Acquire::x;\n") == {"alpha": ["1.0-1"]}
+    assert read == ["Acquire::x;\n"] * 2
+    plain = Replay(("update", 0, "", ""), said)
+    Apt(plain).probe(["alpha"], "deb https://x/ /\n", b"")
+    assert not [one for one in plain.ran if " -c " in one]
 
 
 @pytest.mark.rows("H012")
