@@ -71,9 +71,9 @@ def offered(host: Host) -> list[str]:
 
 def there(host: Host) -> dict[str, str]:
     """By dpkg's own words, with what is removed and has files left."""
-    form = r"${Package} ${Version} ${db:Status-Abbrev}\n"
+    form = r"${Package}\t${Version}\t${db:Status-Abbrev}\n"
     said = host.run(["dpkg-query", "-W", "-f", form, "*nvidia*", "libcuda1", "*glx*"], check=False).stdout
-    lines = [line.split() for line in said.splitlines()]
+    lines = [line.split("\t") for line in said.splitlines()]
     return {name: version.partition("-")[0] for name, version, status in lines if status[1] != "n"}
 
 
@@ -92,8 +92,10 @@ def is_version(host: Host, version: str) -> None:
     assert {*NONFREE, "nvidia-alternative", "nvidia-kernel-support"} - set(packages) == {"nvidia-persistenced"}
     assert set(packages) <= held(host)
     for module in MODULES:
-        said = host.run(["modprobe", "-S", kernel(host), "--show-depends", module]).stdout
-        assert f"/updates/dkms/{module.replace('nvidia', 'nvidia-current')}.ko" in said
+        real = module.replace("nvidia", "nvidia-current")  # by lines of `install`, as Debian has it
+        asked = ["modprobe", "-S", kernel(host), "--show-depends"]
+        assert f"modprobe -i {real} " in host.run([*asked, module]).stdout
+        assert f"/updates/dkms/{real}.ko" in host.run([*asked, "-i", real]).stdout
     words = ["modinfo", "-k", kernel(host), "-F"]
     told = [host.run([*words, field, "nvidia-current"]).stdout.split() for field in ("version", "license", "vermagic")]
     assert [one[0] for one in told] == [version, "NVIDIA", kernel(host)]
