@@ -23,6 +23,7 @@ from typing import Any
 from ansible_collections.gpufleet.nvidia.tests.bench import machine, peers
 from ansible_collections.gpufleet.nvidia.tests.bench.figures import AT_LEAST, Goal, Row, Sample, row
 from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT
+from ansible_collections.gpufleet.nvidia.tests.testbed.drivers import place as drivers
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus, runtimes
 from ansible_collections.gpufleet.nvidia.tests.testbed.packages import place
 from ansible_collections.gpufleet.nvidia.tests.testbed.programs import Report
@@ -41,13 +42,16 @@ class BenchError(Exception):
 
 @dataclass(frozen=True)
 class Case:
-    """``prepare``: what both hosts have before; ``role`` with its ``variables``, and ``tasks`` for the same end."""
+    """``role`` with its ``variables``, and ``tasks`` for the same end.
+
+    ``prepare`` gives both hosts what they have before, and tells variables that are known only then.
+    """
 
     system: str
     role: str
     variables: dict[str, Any]
     tasks: Sequence[Task]
-    prepare: Callable[[Host], None]
+    prepare: Callable[[Host], dict[str, Any]]
 
 
 # --- the toolkit ------------------------------------------------------------------------------------------------------
@@ -62,11 +66,12 @@ PACKAGES = (
 KEYRING = "/usr/share/keyrings/nvidia-container-toolkit-keyring.asc"
 
 
-def _with_runtimes(host: Host) -> None:
+def _with_runtimes(host: Host) -> dict[str, Any]:
     gpus.install(host, "--product", "H100-SXM5-80GB", "--count", "1")
     gpus.install_driver(host)
     place.give([host])
     runtimes.start(host, "containerd", "docker")
+    return {}
 
 
 def _apt(keyring: str, key: str, name: str, line: str, packages: Sequence[str]) -> list[Task]:
@@ -113,7 +118,48 @@ TOOLKIT = Case(
     _with_runtimes,
 )
 
-CASES = {"host.container_toolkit.noop": TOOLKIT}
+# --- the driver -------------------------------------------------------------------------------------------------------
+
+DRIVER = "580.95.05"
+DRIVER_KEYRING = "/usr/share/keyrings/nvidia-driver.asc"
+NO_NOUVEAU = "blacklist nouveau\noptions nouveau modeset=0\n"
+
+
+def _with_headers(host: Host) -> dict[str, Any]:
+    """The kernel to build for is the one whose headers are there: the one that runs is the machine's."""
+    drivers.give([host], [DRIVER])
+    return {"kernel": host.run(["ls", "/lib/modules"]).stdout.strip()}
+
+
+DRIVERS = Case(
+    "debian12-drivers",
+    "nvidia_driver",
+    {
+        "nvidia_driver_version": DRIVER,
+        "nvidia_driver_source": "nvidia",
+        "nvidia_driver_kernel": "{{ kernel }}",
+        "nvidia_driver_apply": "next_boot",
+        "nvidia_driver_repository": {"url": f"file://{drivers.PLACE}", "key_file": f"{drivers.PLACE}/key.asc"},
+    },
+    [
+        *_apt(
+            DRIVER_KEYRING,
+            f"{drivers.PLACE}/key.asc",
+            "nvidia-driver",
+            f"deb [signed-by={DRIVER_KEYRING}] file://{drivers.PLACE}/debian12/x86_64 /\n",
+            [f"{name}={DRIVER}-1" for name in ("nvidia-driver-cuda", "nvidia-kernel-open-dkms", "nvidia-persistenced")],
+        ),
+        _task("nouveau", "copy", content=NO_NOUVEAU, dest="/etc/modprobe.d/nouveau.conf", mode="0644")
+        | {"register": "nouveau"},
+        _task("Initramfs", "command", argv=["update-initramfs", "-u"]) | {"when": "nouveau is changed"},
+        _task("Load at boot", "copy", content="nvidia\n", dest="/etc/modules-load.d/nvidia.conf", mode="0644"),
+        _command("Built", "modinfo", "-k", "{{ kernel }}", "-F", "version", "nvidia"),
+        _task("Persistence", "service", name="nvidia-persistenced", enabled=True),
+    ],
+    _with_headers,
+)
+
+CASES = {"host.nvidia_driver.noop": DRIVERS, "host.container_toolkit.noop": TOOLKIT}
 NAMES = tuple(CASES)
 
 
@@ -134,8 +180,8 @@ def _measure(
     times: dict[str, list[float]] = {OURS: [], THEIRS: []}
     with Hosts(HOME) as hosts:
         for tool, tasks in ((OURS, [_role(case)]), (THEIRS, case.tasks)):
-            case.prepare(hosts.start(tool, case.system))
-            play = {"name": tool, "hosts": tool, "gather_facts": False, "tasks": list(tasks)}
+            known = case.prepare(hosts.start(tool, case.system))
+            play = {"name": tool, "hosts": tool, "gather_facts": False, "vars": known, "tasks": list(tasks)}
             (HOME / f"{tool}.yml").write_text(json.dumps([play], indent=1), encoding="utf-8")
         for tool in times:
             report(f"{name}: {tool}: the run that does the job, and one unmeasured")

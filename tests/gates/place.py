@@ -11,6 +11,7 @@ which files there are and finds none in a folder that an outer checkout ignores.
 from __future__ import annotations
 
 import fcntl
+import functools
 import hashlib
 import importlib.util
 import os
@@ -36,6 +37,7 @@ def cache_folder() -> Path:
     return Path(os.environ.get("GPUFLEET_CACHE") or Path(base) / "gpufleet")
 
 
+@functools.cache
 def interpreters() -> dict[str, Path]:
     """Real interpreters by version, such as ``{"3.9": /usr/bin/python3.9}``.
 

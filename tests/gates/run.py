@@ -3,8 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The gates that every change passes: one small command each, in one table.
 
-``run.py`` runs all of them, ``run.py NAME...`` some, ``run.py --list`` tells what each is for. A gate fails when its
-command does, or when the output has words that mean it did not do its work.
+``run.py`` runs all that are not long, ``run.py NAME...`` some, ``run.py --list`` tells what each is for. A gate fails
+when its command does, or when the output has words that mean it did not do its work.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ansible_collections.gpufleet.nvidia.tests.gates.place import CHECKOUT, FLOOR, Place, place_for, prepare_tools
+from ansible_collections.gpufleet.nvidia.tests.gates.place import (
+    CHECKOUT,
+    FLOOR,
+    Place,
+    interpreters,
+    place_for,
+    prepare_tools,
+)
 
 PYTHON = sys.executable
 MODULE_UTILS = "ansible_collections.gpufleet.nvidia.plugins.module_utils"
@@ -35,7 +42,9 @@ NOISE = re.compile(
 
 @dataclass(frozen=True)
 class Gate:
-    """``commands`` run in ``folder`` in turn. {tree}, {root}, {scratch} and {source} are a Place's folders."""
+    """``commands`` run in ``folder`` in turn. {tree}, {root}, {scratch} and {source} are a Place's folders, {oldest}
+    and {newest} the versions of Python found. A ``long`` gate runs when it is named, and in `make test-all`.
+    """
 
     name: str
     what: str
@@ -47,17 +56,42 @@ class Gate:
     tell: str = "(?!)"
     # Files of the tree without which there is nothing to judge.
     needs: tuple[str, ...] = ()
+    long: bool = False
 
 
-GATES: tuple[Gate, ...] = (
-    # First, since it takes longest: the others run beside it, two at a time.
-    Gate(
-        "sanity",
-        "ansible-test sanity, all of it, on every Python found; no ignore files",
-        (("ansible-test", "sanity", "--color", "no"),),
+def sanity(name: str, what: str, *tests: tuple[str, ...], long: bool = False) -> Gate:
+    """Part of ansible-test sanity; each of ``tests`` are the options of one call."""
+    return Gate(
+        name,
+        what,
+        tuple(("ansible-test", "sanity", "--color", "no", *test) for test in tests),
         refuse=r"All targets skipped|No tests applicable",
         tell=r"Skipping sanity test .* could not be found",
         needs=("plugins/modules/*.py",),
+        long=long,
+    )
+
+
+GATES: tuple[Gate, ...] = (
+    # What takes longest begins first, two at a time.
+    sanity("pylint", "ansible-test sanity: pylint; no ignore files", ("--test", "pylint")),
+    Gate(
+        "ansible-lint",
+        "ansible-lint, profile production, nothing skipped",
+        (("ansible-lint", "--offline", "--strict", "--profile", "production"),),
+        refuse=r"profile-not-found|\b0 files processed",
+        needs=("roles/*/tasks/main.yml", "playbooks/*.yml"),
+    ),
+    sanity(
+        "imports",
+        "ansible-test sanity: plugins import on the oldest Python and on the newest",
+        *(("--test", "import", "--python", version) for version in ("{oldest}", "{newest}")),
+    ),
+    sanity("all-imports", "the same on every Python found", ("--test", "import"), long=True),
+    sanity(
+        "sanity",
+        "ansible-test sanity: all other tests, on every Python found; no ignore files",
+        ("--skip-test", "import", "--skip-test", "pylint"),
     ),
     Gate("format", "ruff's formatting, 120 characters", (("ruff", "format", "--check", "."),)),
     Gate("ruff", "ruff's rules, complexity at most 10", (("ruff", "check", "."),)),
@@ -86,13 +120,6 @@ GATES: tuple[Gate, ...] = (
         "antsibull-docs: documentation of modules and roles, with its references",
         (("antsibull-docs", "lint-collection-docs", "--plugin-docs", "--validate-collection-refs=self", "{tree}"),),
         needs=("plugins/modules/*.py",),
-    ),
-    Gate(
-        "ansible-lint",
-        "ansible-lint, profile production, nothing skipped",
-        (("ansible-lint", "--offline", "--strict", "--profile", "production"),),
-        refuse=r"profile-not-found|\b0 files processed",
-        needs=("roles/*/tasks/main.yml", "playbooks/*.yml"),
     ),
     Gate(
         "galaxy",
@@ -140,12 +167,15 @@ def judge(gate: Gate, place: Place) -> Outcome:
 
 
 def execute(command: tuple[str, ...], gate: Gate, place: Place) -> tuple[int, str]:
+    versions = list(interpreters()) or [f"{sys.version_info.major}.{sys.version_info.minor}"]
     names = {
         "tree": str(place.tree),
         "root": str(place.root),
         "scratch": str(place.scratch),
         "source": str(place.source),
         "version": version_of(place.tree),
+        "oldest": versions[0],
+        "newest": versions[-1],
     }
     ran = subprocess.run(
         [part.format(**names) for part in command],
@@ -186,7 +216,7 @@ def select(names: list[str]) -> list[Gate]:
     unknown = [name for name in names if name not in known]
     if unknown:
         sys.exit(f"There is no gate {unknown[0]!r}; there are: {', '.join(known)}")
-    return [known[name] for name in names] if names else list(GATES)
+    return [known[name] for name in names] if names else [gate for gate in GATES if not gate.long]
 
 
 def main(arguments: list[str]) -> int:
@@ -196,7 +226,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--checkout", type=Path, default=CHECKOUT, help="the checkout to judge (default: this one)")
     options = parser.parse_args(arguments)
     if options.list:
-        print("\n".join(f"{gate.name:<13} {gate.what}" for gate in GATES))
+        print("\n".join(f"{gate.name:<13} {gate.what}{' (long)' * gate.long}" for gate in GATES))
         return 0
     gates = select(options.gates)
     pythons = prepare_tools()

@@ -45,7 +45,7 @@ def pytest_stage(name: str, what: str, *arguments: str, long: bool = False) -> S
 STAGES: tuple[Stage, ...] = (
     Stage("gates", "lint: all gates", (PYTHON, "-m", f"{HERE}.gates.run")),
     pytest_stage("unit", "unit tests", "tests/unit", "-n", "2", *QUICK),
-    Stage("floor-python", "module_utils on the oldest Python", (PYTHON, "-m", f"{HERE}.gates.floor", "python")),
+    Stage("floor-hosts", "what hosts run on the oldest Python", (PYTHON, "-m", f"{HERE}.gates.floor", "hosts")),
     Stage(
         "programs",
         "the testbed's programs, built where the cache lacks them",
@@ -79,6 +79,10 @@ STAGES: tuple[Stage, ...] = (
         "a scenario for each role of hosts",
         (PYTHON, "-m", f"{HERE}.gates.scenarios", "--hosts"),
         long=True,
+    ),
+    Stage("imports", "plugins import on every Python", (PYTHON, "-m", f"{HERE}.gates.run", "all-imports"), long=True),
+    Stage(
+        "floor-python", "module_utils on the oldest Python", (PYTHON, "-m", f"{HERE}.gates.floor", "python"), long=True
     ),
     Stage("floor-ansible", "the oldest ansible-core", (PYTHON, "-m", f"{HERE}.gates.floor", "ansible"), long=True),
     Stage(

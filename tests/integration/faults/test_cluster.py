@@ -78,6 +78,7 @@ def _dead_webhook(resource: str, group: str = "") -> dict[str, Any]:
     }
 
 
+@pytest.mark.long
 @pytest.mark.rows("S37", "P131", "L24", "S01")
 def test_pod_security_that_refuses_pods_is_named_and_what_is_told_mends_it(facts: Any) -> None:
     _without_namespace(facts)
@@ -97,6 +98,7 @@ def test_pod_security_that_refuses_pods_is_named_and_what_is_told_mends_it(facts
         facts.kubectl("delete", "ns", "gpu-operator", user="admin")
 
 
+@pytest.mark.long
 @pytest.mark.rows("S28", "S38", "L24")
 def test_a_webhook_that_does_not_answer_keeps_one_operand_away_and_is_named(facts: Any) -> None:
     _up(facts)

@@ -72,12 +72,12 @@ ALL = {PLUGIN, DRIVER, TOOLKIT}
     ("name", "made"),
     [
         ("eks-al2023", {PLUGIN}),
-        ("eks-bottlerocket", set()),
-        ("eks-ubuntu", ALL),
+        pytest.param("eks-bottlerocket", set(), marks=pytest.mark.long),
+        pytest.param("eks-ubuntu", ALL, marks=pytest.mark.long),
         ("gke-cos", {PLUGIN, TOOLKIT}),
         ("gke-ubuntu", ALL),
-        ("aks", {PLUGIN}),
-        ("dgx", {PLUGIN}),
+        pytest.param("aks", {PLUGIN}, marks=pytest.mark.long),
+        pytest.param("dgx", {PLUGIN}, marks=pytest.mark.long),
     ],
 )
 def test_a_clouds_node_is_served_and_what_its_image_brings_is_left_alone(clouds, name, made):

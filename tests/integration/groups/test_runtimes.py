@@ -20,6 +20,7 @@ def toolkits(fleet):
     return {d["metadata"]["name"] for d in fleet.get("DaemonSet") if d["metadata"]["name"].startswith(name)}
 
 
+@pytest.mark.long
 @pytest.mark.rows("S53", "L30", "L31")
 def test_a_toolkit_for_each_runtime_is_found_by_the_nodes_and_taken_back(runtimes):
     planned = runtimes.stack({}, check=True)

@@ -38,6 +38,12 @@ def test_an_administrator_logs_in_by_ssh_and_becomes_root(host: Host) -> None:
     assert host.ssh("id -un; hostname; sudo -n id -un").stdout.split() == ["admin", host.name, "root"]
 
 
+def test_each_host_is_a_machine_of_its_own(hosts: Hosts) -> None:
+    ids = [host.run(["cat", "/etc/machine-id"]).stdout for host in hosts.hosts.values()]
+    assert len(ids) > 1
+    assert len(set(ids)) == len(ids)
+
+
 def test_a_stranger_is_not_let_in(host: Host, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     options = [word.replace(str(host.folder / "key"), str(tmp_path / "key")) for word in host.ssh_options()]

@@ -62,7 +62,10 @@ def versions(kubectl: Kubectl, objects: Objects) -> dict[str, str]:
 @pytest.mark.rows(
     "ST-01", "ST-02", "ST-03", "ST-04", "ST-05", "ST-06", "ST-07", "ST-08", "ST-09", "ST-10", "ST-11", "ST-12", "COM-14"
 )  # fmt: skip
-@pytest.mark.parametrize("name", operands.VALUES_FILES)
+# Unit tests compare what is built from all six files, and stack/test_operator_values.py what runs.
+@pytest.mark.parametrize(
+    "name", ["default", *(pytest.param(n, marks=pytest.mark.long) for n in operands.VALUES_FILES if n != "default")]
+)
 def test_stored_objects_equal_those_of_the_operator(kubectl: Kubectl, name: str) -> None:
     objects = build(operands.values_file(name), TWO_NODES)
     kubectl.apply(objects)

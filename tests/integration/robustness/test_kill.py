@@ -201,7 +201,9 @@ def kill_everywhere(site: Site, phase: str, count: int | None) -> int:
     return len(chosen)
 
 
-@pytest.mark.parametrize("phase", ["apply", "change", "removal"])
+@pytest.mark.parametrize(
+    "phase", ["apply", pytest.param("change", marks=pytest.mark.long), pytest.param("removal", marks=pytest.mark.long)]
+)
 def test_a_run_that_is_killed_at_a_write_is_ended_by_the_next(phase: str, site: Site) -> None:
     site.injected = 0
     assert kill_everywhere(site, phase, 3) == 6

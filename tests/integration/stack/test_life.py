@@ -185,6 +185,7 @@ def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_con
     assert facts.stack(mended)["plan"] == []
 
 
+@pytest.mark.long
 @pytest.mark.rows("S09", "DRV-14")
 def test_without_a_driver_anywhere_the_nodes_are_named(fleets):
     fleet = fleets("default")
@@ -384,6 +385,7 @@ def _namespace_gone(fleet):
     raise AssertionError("the namespace does not go")
 
 
+@pytest.mark.long
 @pytest.mark.rows("S40")
 def test_a_namespace_with_somebody_elses_objects_stays_and_they_are_named(facts):
     _up(facts)
@@ -395,6 +397,7 @@ def test_a_namespace_with_somebody_elses_objects_stays_and_they_are_named(facts)
     facts.kubectl("delete", "configmap", "precious", "-n", "gpu-operator", user="admin")
 
 
+@pytest.mark.long
 @pytest.mark.rows("S40", "P134")
 def test_a_persons_rule_keeps_the_kind_that_it_is_of(facts):
     _up(facts)
@@ -445,6 +448,7 @@ def test_an_extra_deployment_is_not_taken_for_our_nfd(facts):
         facts.kubectl("delete", "deployment", "-n", "default", "nfd-master", user="admin")
 
 
+@pytest.mark.long
 @pytest.mark.rows("S40", "STA-04")
 def test_a_namespace_of_others_gets_labels_and_loses_them_again(facts):
     facts.empty()

@@ -67,7 +67,7 @@ def test_device_plugin_absent_takes_the_plugin_away_and_nothing_else(running):
 
 
 @pytest.mark.rows("S10", "S56")
-@pytest.mark.parametrize("module", ["device_plugin", "dcgm_exporter"])
+@pytest.mark.parametrize("module", ["device_plugin", pytest.param("dcgm_exporter", marks=pytest.mark.long)])
 def test_alone_it_waits_for_no_validator_on_nodes_whose_image_brings_driver_and_toolkit(fleets, module):
     fleet = fleets("preinstalled")
     fleet.empty()

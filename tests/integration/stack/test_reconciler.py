@@ -190,6 +190,7 @@ def test_the_cluster_admits_the_pod_of_a_run(running: Fleet) -> None:
     assert pod["spec"]["containers"][0]["image"] == IMAGE
 
 
+@pytest.mark.long
 @pytest.mark.rows("S42")
 def test_its_account_can_do_all_the_work_and_every_rule_is_needed(running: Fleet, account: str) -> None:
     running.own_namespace()

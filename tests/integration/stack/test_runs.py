@@ -113,6 +113,7 @@ def test_a_run_waits_for_another_and_then_looks_anew(running: Fleet, other: Leas
     assert waits(running, other)
 
 
+@pytest.mark.long
 @pytest.mark.rows("S42", "S40")
 def test_a_removal_that_waited_takes_what_the_other_run_made_as_well(running: Fleet, other: Lease) -> None:
     other.take()
@@ -196,6 +197,7 @@ def test_two_runs_that_take_the_lease_at_once_do_not_both_get_it(running: Fleet)
     assert sorted(outcome) == ["held"] * 5 + ["taken"]
 
 
+@pytest.mark.long
 def test_removal_takes_the_lease_with_it_where_the_namespace_stays(facts: Fleet) -> None:
     facts.own_namespace()
     try:

@@ -113,6 +113,7 @@ def test_of_the_operators_objects_those_that_count_are_told_from_those_that_do_n
     assert "policies.conflict" in ids
 
 
+@pytest.mark.long
 @pytest.mark.rows("L25", "S40")
 def test_a_runtime_class_of_another_name_goes_and_what_hosts_keep_is_told(facts: Fleet) -> None:
     assert not facts.stack({"operator": {"runtimeClass": "gpu-fast"}})["failed"]

@@ -241,6 +241,7 @@ def test_owned_object_goes_with_its_owner(cluster: Cluster) -> None:
     assert eventually(lambda: cluster.request("/api/v1/namespaces/default/configmaps/owned")[0] == 404)
 
 
+@pytest.mark.long
 def test_second_cluster_beside_it_is_a_cluster_of_its_own(cluster: Cluster, tmp_path: Path) -> None:
     with Cluster(tmp_path / "other") as other:
         assert not set(other.ports().values()) & set(cluster.ports().values())

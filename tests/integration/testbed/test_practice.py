@@ -79,6 +79,7 @@ def test_run_waits_for_another_that_uses_the_folder(small: Practice) -> None:
     assert "runs already and is used again" in rest
 
 
+@pytest.mark.long
 def test_another_fleet_replaces_it(small: Practice) -> None:
     before = small.cluster.running()
     other = small.dir.parent / "other.yaml"
@@ -125,6 +126,7 @@ def test_fleet_that_makes_no_sense_is_refused_before_anything_starts(tmp_path: P
     assert not (tmp_path / "cluster").exists()
 
 
+@pytest.mark.long
 def test_simulator_that_ends_is_told_with_its_own_words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "SIMULATOR", "no_such_simulator")
 

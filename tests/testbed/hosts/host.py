@@ -19,6 +19,7 @@ import shlex
 import subprocess
 import tarfile
 import time
+import uuid
 from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
@@ -208,6 +209,8 @@ class Hosts:
             allowed = (key.encode(), 0o600)
             _put(id, {"/etc/ssh/ssh_host_ed25519_key": (server_key.encode(), 0o600)})
             _put(id, {"/root/.ssh/authorized_keys": allowed})
+            # Else all take the machine's, and udev gives all network cards the same address.
+            _put(id, {"/etc/machine-id": (f"{uuid.uuid4().hex}\n".encode(), 0o444)})
             _put(id, {f"/home/{images.USER}/.ssh/authorized_keys": allowed}, (1000, 1000))
             podman("start", id)
             port = int(podman("port", id, "22/tcp").stdout.decode().rpartition(":")[2])
