@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Mapping, Tuple
 
 from .._host_state import _system
 from .._host_state._collect import Host, collect
-from .._host_state._driver import newest, numbers
+from .._host_state._driver import VERSION, newest, numbers
 from .._host_state._shape import Found, GpuState
 from .._host_state._tree import Tree, read_file
 from .._plan import Finding
@@ -35,6 +35,7 @@ _UPDATES = ("/etc/apt/apt.conf.d/20auto-upgrades", "/etc/dnf/automatic.conf")
 _REGION = re.compile(r"0x[0-9a-f]+ 0x[0-9a-f]+ 0x[0-9a-f]+\Z")
 _MEMORY = 0x200  # include/linux/ioport.h: IORESOURCE_MEM
 _DEVICE = re.compile(r"10de:[0-9a-f]{4}\Z")
+_ARCH = re.compile(r"\b(x86_64|aarch64)\b")
 _ELF = {62: "x86_64", 183: "aarch64"}  # elf.h: EM_X86_64, EM_AARCH64
 _MULTI_NODE = (0x2941, 0x31C2, 0x31C3, 0x31A1)
 
@@ -166,7 +167,11 @@ def _system_of(state: Found, release: Mapping[str, str], kernel: str, machine: s
 
 
 def _built_for(tree: Tree) -> str:
-    """What the programs of a tree without /proc are made for, by the head of one of them; "" where none tells."""
+    """What a tree is made for whose kernel does not say: by the driver that is loaded, else by the head of a program;
+    "" where nothing tells."""
+    loaded = _ARCH.search(tree.text(VERSION))
+    if loaded:
+        return loaded.group()
     for path in ("/usr/bin/env", "/bin/sh", "/usr/bin/bash"):
         try:
             head = read_file(tree.place(path), 20)

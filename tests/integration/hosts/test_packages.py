@@ -90,7 +90,7 @@ class Place:
     def host(self, name: str) -> Host:
         if name not in self._hosts.hosts:
             host = self._hosts.start(name, name, "--volume", f"{self._folder}:{SHARED}:ro")
-            library(host, "_host", "_host/_packages", "_runtimes")
+            library(host, "_host", "_host/_packages", "_matrix", "_runtimes")
             host.put("/tmp/packages.py", PROGRAM)
             if SYSTEMS[name] != "apt":
                 self._rpm(host)
@@ -368,6 +368,23 @@ def test_what_somebody_else_holds_is_left_unless_accepted(host: Host) -> None:
     assert held(host) == FOUR
     good(run(host, "absent"))
     assert held(host) == FOUR  # as they were found
+
+
+PATTERNS = {
+    "dnf": ["dnf", "-q", "-y", "versionlock", "add", "--raw", "*nvidia*1.19*"],  # as NVIDIA's guide has it
+    "zypper": ["zypper", "-n", "addlock", "*nvidia*"],
+}
+
+
+@pytest.mark.rows("H019", "H033")
+@pytest.mark.parametrize("host", [name for name, kind in SYSTEMS.items() if kind in PATTERNS], indirect=True)
+def test_locks_by_a_pattern_are_seen_and_lifted_when_that_is_accepted(host: Host) -> None:
+    install_by_hand(host, *(f"{name}=1.19.1-1" for name in FOUR))
+    host.run(PATTERNS[SYSTEMS[host.name]])
+    assert [one["accept"] for one in run(host, version="1.20.2")["findings"]] == ["held"]
+    good(run(host, version="1.20.2", accept=["held"]))
+    assert versions(host) == all_at("1.20.2")
+    assert held(host) == FOUR
 
 
 def test_what_fails_leaves_the_rest_as_it_was_and_the_next_run_goes_on(host: Host) -> None:

@@ -197,6 +197,10 @@ def test_an_architecture_that_nothing_tells_is_refused_and_never_guessed(host: D
     assert host.go(check=True, branch=580).result.found["system"]["architecture"] == "aarch64"
     host.put("/usr/bin/env", elf + (8).to_bytes(2, "little"))
     assert "nothing on this host tells" in refused(host, branch=580)["system_unknown"].detail
+    trees.grow(host.root, trees.loaded(OLD))  # it was built for the machine
+    assert (
+        host.go(check=True, branch=580, accept=["driver_of_image"]).result.found["system"]["architecture"] == "x86_64"
+    )
 
 
 def test_locked_clocks_that_nobody_can_save_are_told_where_modules_are_loaded_anew(host: DebianHost) -> None:
