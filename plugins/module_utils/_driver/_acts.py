@@ -53,8 +53,9 @@ _AT_BOOT = "/etc/modules-load.d/gpufleet-nvidia.conf"
 class Acts:
     """``files`` to write or remove, ``before`` their text now; ``initramfs``: why it is made anew; ``build``: why DKMS
     is asked; ``why``: why the running kernel needs its modules anew, and ``reload`` how; ``reboot``: why it has to be
-    booted for that instead; ``units``: services to be turned on; ``restart``: those that run with files of before;
-    ``modules``: of companions, to be loaded beside the driver."""
+    booted for that instead; ``units``: services to be turned on, at once where ``starts``: none of them comes up
+    without the modules; ``restart``: those that run with files of before; ``modules``: of companions, to be loaded
+    beside the driver."""
 
     files: Dict[str, Optional[str]] = field(default_factory=dict)
     before: Dict[str, Optional[str]] = field(default_factory=dict)
@@ -68,6 +69,7 @@ class Acts:
     signed: bool = False
     reboot: Tuple[str, ...] = ()
     units: List[str] = field(default_factory=list)
+    starts: bool = True
     restart: List[str] = field(default_factory=list)
     modules: List[str] = field(default_factory=list)
     findings: List[Finding] = field(default_factory=list)
@@ -247,10 +249,12 @@ class Reader:
 
     def _units(self, acts: Acts, goal: Goal) -> None:
         wanted = [UNITS[name] for name in goal.wanted.companions if name in UNITS]
+        acts.starts = bool(self._found.gpus) and (acts.in_place or not acts.why)
         if goal.moves or self._systemd is None:
             acts.units = wanted
             return
-        down = [one for one in self._systemd.states(wanted) if one.exists and not (one.running and _at_boot(one))]
+        there = [one for one in self._systemd.states(wanted) if one.exists]
+        down = [one for one in there if not (_at_boot(one) and (one.running or not acts.starts))]
         acts.units = [one.name for one in down]
 
     def _restart(self, acts: Acts, notes: Mapping[str, Any]) -> None:
@@ -305,7 +309,8 @@ def actions(acts: Acts, goal: Goal) -> Tuple[List[Action], List[Action], List[Ac
         after.insert(0, Action("initramfs", "rebuild", "the initramfs", acts.initramfs))
     after += [Action(f"beside-{name}", "load", name, "a companion works with it") for name in acts.modules]
     after += [Action(f"restart-{name}", "restart", name, "it runs with the file of before") for name in acts.restart]
-    after += [Action(f"unit-{name}", "start", name, "the driver's companion") for name in acts.units]
+    verb = "start" if acts.starts else "enable"
+    after += [Action(f"unit-{name}", verb, name, "the driver's companion") for name in acts.units]
     return before, between, after
 
 

@@ -26,7 +26,7 @@ from .._plan import ERROR, Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
 from ._acts import RESTART, UNIT_FILES
 from ._catalog import PackageSet
-from ._origin import of_driver, upstream
+from ._origin import like_driver, upstream
 from ._plan import BROUGHT, HELD, INSTALLED, PINNING, STREAM, Packages, Seen, holds
 from ._services import Services
 from ._types import APT
@@ -46,8 +46,8 @@ class Todo:
 
     ``sources``: files of the repository; ``files``: those of modprobe (None: to be removed); ``reload``: whether the
     running kernel gets the modules anew, with ``stop`` and ``load`` in order; ``unload``: whether some are
-    loaded; ``rivals``: whether nouveau is unloaded; ``units``: services of companions that have to run; ``modules``:
-    those that companions work with.
+    loaded; ``rivals``: whether nouveau is unloaded; ``units``: services of companions that have to run, at once where
+    ``starts``, else from the next boot on; ``modules``: those that companions work with.
     """
 
     packages: Packages
@@ -72,6 +72,7 @@ class Todo:
     load: Sequence[str] = ()
     mask: Sequence[str] = ()
     units: Sequence[str] = ()
+    starts: bool = True
     modules: Sequence[str] = ()
     gpus: int = 0
     persistence_off: bool = False
@@ -80,16 +81,19 @@ class Todo:
     actions: List[Action] = field(default_factory=list)
 
 
-def completed(packages: Packages, what: Exchange, manager: Manager, runner: Runner) -> Tuple[Exchange, Tuple[str, ...]]:
-    """The transaction with the dependencies that have to be named, and what it would remove unasked. Writes nothing.
+def completed(
+    packages: Packages, what: Exchange, manager: Manager, runner: Runner
+) -> Tuple[Exchange, _exchange.Outlook, Tuple[str, ...]]:
+    """The transaction with the dependencies that have to be named, its outlook, and what it would remove unasked.
 
-    Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the version.
+    Writes nothing. Dependencies of the driver's packages are lower bounds: what would come newer is asked for in the
+    version.
     """
     pins = dict(what.pins)
     for _round in range(_ROUNDS):
         what = replace(what, pins=pins)
         outlook = _exchange.foresee(manager.name, runner, what)
-        strays = [name for name, one in of_driver(outlook.comes).items() if upstream(one) != packages.version]
+        strays = [name for name, one in like_driver(outlook.comes).items() if upstream(one) != packages.version]
         strays = [name for name in strays if name not in pins]
         found = manager.candidates(strays)
         fits = {name: [one for one in found.get(name, ()) if upstream(one) == packages.version] for name in strays}
@@ -97,14 +101,14 @@ def completed(packages: Packages, what: Exchange, manager: Manager, runner: Runn
         if not more:
             break
         pins = {**pins, **more}
-    return what, tuple(name for name in outlook.goes if name not in what.remove)
+    return what, outlook, tuple(name for name in outlook.goes if name not in what.remove)
 
 
 def goes_too(packages: Packages, manager: Manager, runner: Runner) -> List[Finding]:
     """Packages of others that the driver would push out, as far as that can be told before anything is set up."""
     what = Exchange({**packages.first, **packages.pins}, tuple(packages.remove), packages.version)
     try:
-        others = completed(packages, what, manager, runner)[1]
+        others = completed(packages, what, manager, runner)[2]
     except Failure:  # it may need what is set up first; what stays wrong then ends the run before the driver is touched
         return []
     if not others:
@@ -203,6 +207,7 @@ class Work:
             self._freed = True
             self._free([*todo.packages.first, *self._old_pinning])
             first = Exchange(todo.packages.first, self._old_pinning)
+            self._note_new(_exchange.foresee(host.manager.name, host.runner, first))
             _exchange.carry_out(host.manager.name, host.runner, first)
             self._did(*(f"package-{name}" for name in todo.packages.first))
         headers = _kernel.headers_missing(host.files, todo.kernel) if todo.wanted.build and self._what.pins else None
@@ -246,13 +251,22 @@ class Work:
     def _complete(self) -> None:
         """Name what comes as a dependency, and refuse what would push others out, while the old driver still runs."""
         packages = self._todo.packages
-        what, others = completed(packages, self._what, self._host.manager, self._host.runner)
+        what, outlook, others = completed(packages, self._what, self._host.manager, self._host.runner)
         if others:
             raise Failure(f"{_pushed_out(others, what)}. Remove it first, if nothing needs it.")
+        self._note_new(outlook)
         for name in what.pins:
             if name not in packages.pins:
                 self._host.journal.note(INSTALLED + name, self._todo.seen.installed.get(name, ""))
         packages.pins.update(what.pins)
+
+    def _note_new(self, outlook: _exchange.Outlook) -> None:
+        """Dependencies that were not there before go with the driver again."""
+        comes = [name for name in outlook.comes if ":" not in name]
+        there = self._host.manager.installed(comes)
+        for name in comes:
+            if name not in there:
+                self._host.journal.note(INSTALLED + name, "")
 
     @property
     def _what(self) -> Exchange:
@@ -387,7 +401,7 @@ class Work:
         for name in todo.units:
             if host.units.state(name).exists:
                 host.units.enable(name)
-        self.wrong += host.services.start(todo.units)
+        self.wrong += host.services.start(todo.units if todo.starts else ())
         self.wrong += self._restore()
         if todo.password:
             self._stage()
@@ -414,7 +428,7 @@ class Work:
         if stale:
             host.units.reload()
         for name in stale:
-            if host.units.state(name).running:
+            if self._todo.starts and host.units.state(name).running:
                 host.progress(f"restarting {name}")
                 host.units.restart(name)
             host.journal.forget(RESTART + name)

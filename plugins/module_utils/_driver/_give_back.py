@@ -10,7 +10,7 @@ go for others are not installed again; what would leave a host without them is r
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._host._commands import Runner
 from .._host._files import Files
@@ -201,16 +201,28 @@ class GiveBack:
         self._did("journal")
 
     def _packages(self) -> None:
-        """The driver in one transaction; what was brought for building goes where nothing else needs it."""
+        """One transaction: the driver, and what came with it as far as nothing else needs it by now."""
         manager = self.shop.manager
         there = manager.installed(self._remove)
-        driver = [name for name in there if name in self.found.installed]
-        _exchange.carry_out(manager.name, self.runner, Exchange({}, tuple(driver)))
-        for name in [name for name in there if name not in driver]:
-            try:
-                manager.remove([name], purge=False)
-            except Failure as failure:
-                self.findings.append(Finding("package_stays", INFO, failure.msg, name))
+        driver = [name for name in there if name in of_driver(self.found.installed)]
+        brought = self._unneeded(driver, [name for name in there if name not in driver])
+        _exchange.carry_out(manager.name, self.runner, Exchange({}, (*driver, *brought), purge=True))
+
+    def _unneeded(self, driver: List[str], brought: List[str]) -> List[str]:
+        """What came with the driver, without that which would take others along; those are told."""
+        while brought and self._would_take(driver + brought, ()):
+            needed = {name: self._would_take([*driver, name], brought) for name in brought}
+            stays = [name for name in brought if needed[name]] or brought
+            for name in stays:
+                detail = f"it came with the driver, and {', '.join(needed[name]) or 'another package'} needs it now"
+                self.findings.append(Finding("package_stays", INFO, detail, name))
+            brought = [name for name in brought if name not in stays]
+        return brought
+
+    def _would_take(self, names: List[str], known: Sequence[str]) -> List[str]:
+        """What the package manager would remove with packages, beside those that go anyway."""
+        outlook = _exchange.foresee(self.shop.manager.name, self.runner, Exchange({}, tuple(names)))
+        return [name for name in outlook.goes if name not in names and name not in known]
 
     def _files(self) -> None:
         distrust_again(self.shop.manager, self.journal)

@@ -19,8 +19,10 @@ _OTHERS = re.compile(
     r"nvidia-container-.+|libnvidia-container.+|nvidia-docker2|datacenter-gpu-manager.*|nvidia-cuda-.+|nvidia-fs.*"
     r"|nvidia-gds.*|gdrcopy.*|gdrdrv-dkms|libgdrapi|nvlsm|nvidia-driver-pinning-.+|nvidia-release|nvidia-(dkms-)?kmod-common-.+"
 )
+#: Debian makes these from sources of their own, and their numbers are older or newer than the driver's.
+_TOOLS = re.compile(r"nvidia-(modprobe|persistenced|settings|xconfig)")
 _UPSTREAM = re.compile(r"(?:\d+:)?(\d{3}\.\d+(?:\.\d+)?)(?![\d.]*\d)")
-_UBUNTU_OWN = re.compile(r"ubuntu0\b|~\d\d\.\d\d|~deb\d+u")
+_DISTRIBUTION_OWN = re.compile(r"ubuntu0\b|~\d\d\.\d\d|[~+]deb\d+u|~bpo\d")
 _UBUNTU_REPOSITORY = re.compile(r"-\d+ubuntu[1-9]\d*\Z")
 _KERNEL_OWN = re.compile(r"linux-(modules|objects|signatures)-nvidia")
 _DEBIAN_OWN = re.compile(r"nvidia-(open-kernel-dkms|legacy-check|tesla-.+)")
@@ -44,6 +46,15 @@ def upstream(version: str) -> str:
 
 def of_driver(packages: Mapping[str, str]) -> Dict[str, str]:
     """Those of the packages that carry the driver's version: not the toolkit, DCGM, or what has numbers of its own."""
+    found = like_driver(packages)
+    drivers = {upstream(version) for name, version in found.items() if not _TOOLS.fullmatch(name)}
+    return {
+        name: version for name, version in found.items() if not _TOOLS.fullmatch(name) or upstream(version) in drivers
+    }
+
+
+def like_driver(packages: Mapping[str, str]) -> Dict[str, str]:
+    """Those whose versions look like the driver's, tools with their own numbers among them."""
     return {
         name: version for name, version in packages.items() if not _OTHERS.fullmatch(name) and upstream(version) != ""
     }
@@ -68,7 +79,7 @@ def origin(name: str, version: str, system: System) -> str:
     if _FUSION.fullmatch(name):
         return RPM_FUSION
     if system.family == "apt":
-        if _UBUNTU_OWN.search(version) or _is_debian(name, system):
+        if _DISTRIBUTION_OWN.search(version) or _is_debian(name, system):
             return DISTRIBUTION
         if _UBUNTU_REPOSITORY.search(version):
             return NVIDIA

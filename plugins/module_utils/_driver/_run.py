@@ -232,6 +232,7 @@ class _Run:
             mask=acts.reload.mask,
             load=acts.reload.load,
             units=acts.units,
+            starts=acts.starts,
             modules=acts.modules,
             gpus=len(found.gpus),
             persistenced="persistenced" in goal.wanted.companions,
@@ -265,8 +266,9 @@ class _Run:
         return _verify.Wanted(
             packages.version, goal.wanted.flavour, found.kernel, goal.module,
             names=_verify.names_of(packages, list(of_driver(found.installed))),
+            exact=[one.name for one in goal.packages.packages if one.exact],
             held=packages.hold,
-            loaded=bool(found.gpus) and (acts.in_place or not acts.why),
+            loaded=acts.starts,
             fabric=found.state.needs.fabric != "none",
             units=[unit for name, unit in _acts.UNITS.items() if name in goal.wanted.companions],
         )  # fmt: skip
@@ -284,8 +286,8 @@ class _Run:
         work = GiveBack(
             found, self._request, self._runner, self._files, self._units, self._services, shop, journal, self._progress
         )
-        result.findings += _findings.accepted(work.findings, self._request.accept)
         known = len(work.findings)
+        result.findings += _findings.accepted(work.findings, self._request.accept)
         result.plan = work.plan()
         result.changed = bool(result.plan)
         self._refuse()

@@ -20,8 +20,9 @@ from ._plan import Packages
 
 @dataclass(frozen=True)
 class Wanted:
-    """What has to hold. ``names``: packages of the driver; ``held``: whether they are; ``loaded``: whether the running
-    kernel has to have it, too; ``units``: services that have to run where they are there."""
+    """What has to hold. ``names``: packages of the driver, ``exact``: those of the catalogue; ``held``: whether they
+    are; ``loaded``: whether the running kernel has to have it, too; ``units``: services that have to run where they are
+    there."""
 
     version: str
     flavour: str
@@ -32,6 +33,7 @@ class Wanted:
     loaded: bool
     fabric: bool
     units: Sequence[str] = ()
+    exact: Sequence[str] = ()
 
 
 def names_of(packages: Packages, installed: Sequence[str]) -> List[str]:
@@ -50,7 +52,8 @@ def prove(wanted: Wanted, runner: Runner, files: Files, units: Units, manager: M
 
 
 def _packages(wanted: Wanted, manager: Manager) -> Check:
-    there = of_driver(manager.installed(wanted.names))
+    found = manager.installed(wanted.names)
+    there = {**of_driver(found), **{name: found[name] for name in wanted.exact if name in found}}
     wrong = {name: version for name, version in there.items() if upstream(version) != wanted.version}
     told = ", ".join(f"{name} {version}" for name, version in wrong.items())
     return Check("packages.version", bool(there) and not wrong, told or f"{len(there)} packages of {wanted.version}")

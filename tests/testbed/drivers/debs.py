@@ -92,9 +92,9 @@ def debian(version: str, *, broken: bool = False) -> list[Package]:
         ),
         *(_plain(name, version, release) for name in ("libcuda1", "libnvidia-ml1")),
         *(_plain(name, version, release) for name in ("nvidia-kernel-support", "firmware-nvidia-gsp")),
-        Package(
-            "nvidia-persistenced", version, release,
-            files=parts.service("nvidia-persistenced", "nvidia-persistenced", version),
+        Package(  # from a source of its own
+            "nvidia-persistenced", "535.171.04", release,
+            files=parts.service("nvidia-persistenced", "nvidia-persistenced", "535.171.04"),
         ),
     ]  # fmt: skip
 

@@ -64,6 +64,11 @@ ROOTLESS = ("dbus-user-session", "libpam-systemd", "rootlesskit", "uidmap")
 RPM = ("createrepo-c", "gnupg", "rpm")
 # What a driver's kernel module is built with. The headers' kernel is not the one that runs: that is the machine's.
 DRIVERS = ("dkms", "gcc", "initramfs-tools", "linux-headers-amd64", "make", "unattended-upgrades")
+# Debian's own packages of the driver, for computing.
+NONFREE = (
+    *("firmware-nvidia-gsp", "libcuda1", "libnvidia-ml1", "nvidia-kernel-dkms", "nvidia-persistenced"),
+    "nvidia-smi",
+)
 # No container runs inside on a disk that is an overlay itself.
 RUNTIMES_VOLUMES = ("/var/lib/containerd", "/var/lib/containers", "/var/lib/docker", "/var/lib/kubelet")
 # Whoever needs a runtime starts it: hosts boot faster without, and then it is known which ones run.
@@ -81,11 +86,30 @@ apt-get clean
 rm -rf /var/lib/apt/lists/* /var/log/*.log /var/log/apt /var/cache/ldconfig
 : > /etc/machine-id
 """
+# Packages in the two newest versions that the archive has: downloaded, not installed. apt's lists stay, so that hosts
+# need no network and see the same archive as long as the image is kept.
+ARCHIVE = """
+set -eu
+. /etc/os-release
+mirror=$(awk '$1 == "deb" { print $2; exit }' /etc/apt/sources.list)
+for place in "$mirror $VERSION_CODENAME" "$mirror-security $VERSION_CODENAME-security"
+do
+    echo "deb $place main contrib non-free non-free-firmware"
+done >/etc/apt/sources.list.new
+mv /etc/apt/sources.list.new /etc/apt/sources.list
+apt-get -qq update
+for version in $(apt-cache madison nvidia-kernel-dkms | awk '{ print $3 }' | sort -uV | tail -n 2)
+do
+    printf 'Package: *nvidia* *cuda*\\nPin: version %s\\nPin-Priority: 1001\\n' "$version" >/run/pins
+    apt-get -qq -o Dir::Etc::preferences=/run/pins install --download-only --yes --no-install-recommends $PACKAGES
+done
+"""
 
 
 @dataclass(frozen=True)
 class System:
-    """An operating system that hosts can have. One with a ``base`` is that system and more ``packages``."""
+    """An operating system that hosts can have. One with a ``base`` is that system after a ``script`` for more
+    ``packages``: it installs them, unless it is another one."""
 
     name: str
     title: str
@@ -93,11 +117,12 @@ class System:
     base: str = ""
     packages: tuple[str, ...] = ()
     volumes: tuple[str, ...] = ()
+    script: str = MORE
 
     def key(self) -> str:
         """What the image is made from, as 16 hexadecimal digits."""
         if self.base:
-            recipe = repr((SYSTEMS[self.base].key(), self.packages, MORE))
+            recipe = repr((SYSTEMS[self.base].key(), self.packages, self.script))
         else:
             recipe = repr((self.suite, PACKAGES, sorted(FILES.items()), MASKED, SCRIPT))
         return hashlib.sha256(recipe.encode()).hexdigest()[:16]
@@ -127,6 +152,10 @@ SYSTEMS = {
         System("debian12-prometheus", "Debian 12 with Prometheus", base="debian12", packages=("prometheus",)),
         System("debian12-drivers", "Debian 12 with dkms and kernel headers", base="debian12", packages=DRIVERS),
         System("debian13-drivers", "Debian 13 with dkms and kernel headers", base="debian13", packages=DRIVERS),
+        System(
+            "debian12-archive", "Debian 12 with its own drivers to install", base="debian12-drivers", packages=NONFREE,
+            script=ARCHIVE,
+        ),
         System("debian12-zypper", "Debian 12 with zypper", base="debian12", packages=(*RPM, "zypper")),
     )
 }  # fmt: skip
@@ -171,7 +200,7 @@ def _make_more(system: System) -> None:
     variables = ("--env", f"PACKAGES={' '.join(system.packages)}")
     podman(
         "create", "--replace", "--name", name, "--runtime", "runc", *LIMITS, "--network", "host", *variables,
-        base, "/bin/sh", "-c", MORE,
+        base, "/bin/sh", "-c", system.script,
     )  # fmt: skip
     try:
         podman("start", "--attach", name, timeout=450)

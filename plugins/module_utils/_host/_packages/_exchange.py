@@ -42,12 +42,14 @@ class Exchange:
     """``pins``: package -> full version; ``remove``: what goes in the same transaction.
 
     ``along``: NVIDIA's version, of packages of the driver that come as dependencies. apt alone needs it: it would take
-    the newest, and then tell that this does not go with the rest.
+    the newest, and then tell that this does not go with the rest. ``purge``: what apt removes leaves no file of its
+    configuration.
     """
 
     pins: Mapping[str, str] = field(default_factory=dict)
     remove: Tuple[str, ...] = ()
     along: str = ""
+    purge: bool = False
 
     @property
     def empty(self) -> bool:
@@ -102,6 +104,7 @@ def _run(manager: str, runner: Runner, what: Exchange, options: Sequence[str], v
 def _apt(runner: Runner, what: Exchange, options: Sequence[str]) -> Done:
     words = [*pinned(what.pins, "="), *(f"{name}-" for name in checked(what.remove))]
     more = ("--no-install-recommends", "--allow-downgrades", "--allow-change-held-packages", *options)
+    more += ("--purge",) if what.purge else ()
     with _preferences(what.along) as path:
         own = ("-o", f"Dir::Etc::preferences={path}") if path else ()
         argv = ["apt-get", "install", "-q", "-y", *more, *own, *LOCK, *KEEP, *words]

@@ -80,6 +80,7 @@ class DebianHost(Machine):
         self.builds = True
         self.nvml: Exception = NvmlError(9, "nvmlInit_v2")
         self.pulls: dict[str, tuple[str, ...]] = {}  # dependencies, which come in the newest version
+        self.needs: dict[str, str] = {}  # package -> another that cannot be without it
         self.pushes: tuple[str, ...] = ()  # packages that cannot be beside the driver's, and go with it
         self.simulates = True
         self.rebuilt = 0
@@ -181,6 +182,7 @@ class DebianHost(Machine):
         pulled = [one for word in wanted for one in self.pulls.get(word.partition("=")[0], ()) if "=" in word]
         wanted += [f"{one}={self.repository[one][0]}" for one in pulled if one not in named | set(self.installed)]
         wanted += [f"{one}-" for one in self.pushes if one in self.installed and _brings_driver(wanted)]
+        wanted += [f"{self.needs[word[:-1]]}-" for word in wanted if self.needs.get(word[:-1], "") in self.installed]
         if "-s" in words and not self.simulates:
             return said(rc=100, out=" nvidia-utils-580 : Depends: libx but it is not installable\n", err="E: broken\n")
         if "-s" in words:

@@ -148,6 +148,25 @@ def test_the_drivers_version_is_found_in_that_of_a_package() -> None:
     assert holds({**mine, "dkms": "3.0.10-1"}, PackageSet((), holds=("dkms",))) == ["nvidia-utils-580", "dkms"]
 
 
+@pytest.mark.rows("H016")
+def test_tools_that_debian_numbers_by_themselves_are_no_other_version_of_the_driver() -> None:
+    bookworm = {
+        "libcuda1": "535.261.03-1", "nvidia-kernel-dkms": "535.261.03-1", "nvidia-smi": "535.261.03-1",
+        "nvidia-modprobe": "535.161.07-1~deb12u1", "nvidia-persistenced": "535.171.04-1~deb12u1",
+    }  # fmt: skip
+    assert sorted(of_driver(bookworm)) == ["libcuda1", "nvidia-kernel-dkms", "nvidia-smi"]
+    trixie = {"nvidia-smi": "550.163.01-2", "nvidia-modprobe": "570.133.07-1", "nvidia-settings": "550.163.01-1"}
+    assert sorted(of_driver(trixie)) == ["nvidia-settings", "nvidia-smi"]
+    assert of_driver({"nvidia-modprobe": "570.133.07-1"}) == {}
+    repository = {"nvidia-driver-cuda": "580.95.05-1", "nvidia-persistenced": "580.95.05-1"}
+    assert of_driver(repository) == repository
+    half_done = {**repository, "libcuda1": "580.178.04-1"}
+    assert of_driver(half_done) == half_done
+    assert origins({"nvidia-modprobe": "535.309.01-0+deb12u1", "libcuda1": "535.309.01-0+deb12u1"}, DEBIAN) == {
+        "distribution": ["nvidia-modprobe", "libcuda1"]
+    }
+
+
 def test_a_version_that_is_cut_short_is_told_as_such() -> None:
     packages = el9()
     version, findings = version_of(packages, Seen("dnf", {}), both(packages), 580, "580.95")

@@ -295,6 +295,38 @@ def test_absent_gives_the_host_back_whatever_version_is_pinned(host: DebianHost)
     assert host.writes() == []
 
 
+@pytest.mark.rows("H060", "P030")
+def test_what_came_with_the_driver_goes_with_it_unless_something_else_needs_it_now(host: DebianHost) -> None:
+    host.repository.update({"dkms": ["3.0.10-8"], "libtirpc3": ["1.3.3-1"]})
+    host.pulls = {"nvidia-dkms-580-open": ("dkms",), "nvidia-utils-580": ("libtirpc3",)}
+    before = dict(host.installed)
+    host.go(branch=580)
+    assert {"dkms", "libtirpc3"} <= set(host.installed)
+    host.go(state="absent")
+    assert host.installed == before
+
+    host.go(branch=580)
+    host.installed["zfs-dkms"] = "2.1.11-1"
+    host.needs = {"dkms": "zfs-dkms"}
+    host.ran.clear()
+    outcome = host.go(state="absent")
+    assert host.installed == {**before, "dkms": "3.0.10-8", "zfs-dkms": "2.1.11-1"}
+    told = {one.target: one.detail for one in outcome.result.findings if one.id == "package_stays"}
+    assert told == {"dkms": "it came with the driver, and zfs-dkms needs it now"}
+    assert ["--purge" in one for one in exchanged(host)] == [True]  # one transaction, and no configuration is left
+    assert host.go(state="absent").result.plan == []
+
+
+@pytest.mark.rows("H056")
+def test_services_that_need_the_new_modules_wait_for_the_boot_that_loads_them(host: DebianHost) -> None:
+    outcome = host.go(branch=580, apply="next_boot")
+    assert host.units[PERSISTENCED] == ["inactive", "enabled"]
+    assert [one.verb for one in outcome.result.plan if one.target == PERSISTENCED] == ["enable"]
+    assert [check for check in outcome.result.verified if not check.ok] == []
+    again = host.go(branch=580, apply="next_boot")
+    assert (again.result.changed, again.result.plan, bool(again.reboot)) == (False, [], True)
+
+
 @pytest.mark.rows("H060")
 def test_a_file_that_somebody_else_changed_stays_and_is_told(host: DebianHost) -> None:
     host.load(nouveau=0)
