@@ -149,6 +149,11 @@ found:
           returned: always
           type: dict
           sample: {"nvidia.com/gpu": 8}
+        units:
+          description: How many GPUs, slices or shares of GPUs pods can use on the node, the sum of C(allocatable). The
+            label C(nvidia.com/gpu.count) does not tell that, it counts cards (slices with the MIG strategy single).
+          returned: always
+          type: int
         stage:
           description: Stage that the node has reached, such as V(driver), V(toolkit), V(device plugin) or V(ready).
           returned: always

@@ -81,6 +81,15 @@ options:
     description: Seconds to wait for them with O(busy=wait).
     type: int
     default: 600
+  foreign:
+    description:
+      - What to do when instances would be destroyed, or changed inside, that no layout kept on this host
+        (O(restore_at_boot)) has. They were made by hand or by another tool, or before this host kept a layout.
+      - With V(replace) the finding C(mig.foreign) names them, in check mode too. With V(refuse) nothing is changed.
+      - Those that a layout names stay, and are kept from then on.
+    type: str
+    choices: [replace, refuse]
+    default: replace
   reset:
     description: Whether a GPU whose MIG mode needs a reset is reset. Only GPUs whose mode changes are. Without it they
       are listed in RV(found.reset_required).
@@ -390,6 +399,7 @@ def main():
             "hooks": {"type": "dict"},
             "busy": {"type": "str", "choices": ["refuse", "wait"], "default": "refuse"},
             "busy_timeout": {"type": "int", "default": 600},
+            "foreign": {"type": "str", "choices": ["replace", "refuse"], "default": "replace"},
             "reset": {"type": "bool", "default": False},
             "services": {
                 "type": "list",

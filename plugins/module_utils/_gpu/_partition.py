@@ -17,7 +17,7 @@ from .._host._files import Files
 from .._host._systemd import Units
 from .._operands._mig_configs import layouts
 from .._plan import ERROR, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
-from . import _checkpoint, _hooks, _kept, _override, _restore, _told
+from . import _checkpoint, _foreign, _hooks, _kept, _override, _restore, _told
 from ._board import Gpu
 from ._execute import PENDING, Executor, Failed, Progress
 from ._execute import differs as _differs
@@ -106,7 +106,7 @@ def _with_nvml(params: Mapping[str, Any], check: bool, progress: Progress, tools
     try:
         with tools.nvml(params.get("pynvml") or "") as nvml:
             if params["state"] == "exported":
-                return _exported(nvml)
+                return _exported(nvml, tools)
             return _Run(nvml, params, check, progress, tools).go(entries, findings)
     except MissingPynvml as error:
         raise Failure(str(error), Result(findings=findings)) from None
@@ -125,14 +125,25 @@ def _wanted(params: Mapping[str, Any]) -> Tuple[List[Entry], List[Finding]]:
     return read_config({"version": "v1", "mig-configs": layouts()}, params.get("name") or "", "name")
 
 
-def _exported(nvml: Nvml) -> Outcome:
+def _exported(nvml: Nvml, tools: Tools) -> Outcome:
     states, silent = read_all(nvml)
     capable = [state for state in states if state.mode is not None]
     config = export([state.current() for state in capable], complete=not silent)
     possible = generate({state.gpu.device_id: state.profiles for state in capable if state.profiles})
     found = _found(states)
     found.update(config=config, config_yaml=as_yaml(config), possible=possible)
-    return Outcome(Result(found=found, findings=list(assign([], [], {}, silent).findings)))
+    findings = list(assign([], [], {}, silent).findings)
+    if tools.is_root():  # nobody else may read the kept layout
+        findings += _foreign.left(states, _known(tools.files))
+    return Outcome(Result(found=found, findings=findings))
+
+
+def _known(files: Files) -> Dict[str, _kept.KeptGpu]:
+    """The layout that is kept, by UUID; none where the file is not ours."""
+    try:
+        return _kept.from_json(files.text(_restore.LAYOUT) or _kept.to_json({}))
+    except _kept.BadLayout:
+        return {}
 
 
 def _absent(check: bool, tools: Tools) -> Outcome:
@@ -159,6 +170,7 @@ class _Run:
         self._nvml, self._params, self._check = nvml, params, check
         self._progress, self._tools = progress, tools
         self._result = Result()
+        self._states: List[State] = []  # as last read before acting
         services = (params.get("services") or ()) if tools.has_systemd() else ()
         self._services = Services(tools.systemd(), services, progress, tools.files)
         hooks = _hooks.read_hooks(params["hooks"])[0] if params.get("hooks") is not None else {}
@@ -168,6 +180,7 @@ class _Run:
     def go(self, entries: Sequence[Entry], findings: Sequence[Finding]) -> Outcome:
         """Plan, and act unless there is nothing to do or this is check mode."""
         targets = self._plan_all(entries, list(findings))
+        self._foreign(targets)
         if errors(self._result.findings):
             raise Failure(refusal(self._result.findings), self._result)
         todo = [target for target in targets if not target.empty or (target.waits and self._resets(target))]
@@ -205,7 +218,7 @@ class _Run:
         told = ""
         while True:
             states, silent = read_all(self._nvml)
-            self._result.found = _found(states)
+            self._result.found, self._states = _found(states), states
             states = [self._without_services(state) for state in states]
             capable = {state.gpu.uuid: state.mode is not None for state in states}
             assigned = assign(entries, [state.gpu for state in states], capable, silent)
@@ -228,6 +241,13 @@ class _Run:
                 self._progress(f"{line} (at most {left:.0f} s more)")
                 told = line
             self._tools.sleep(min(_POLL, left))
+
+    def _foreign(self, targets: Sequence[Target]) -> None:
+        """What is said of instances that this host's layouts do not have."""
+        kept, named = _known(self._tools.files), {target.state.gpu.uuid for target in targets}
+        refuse = self._params.get("foreign") == "refuse"
+        self._result.findings += _foreign.gone(targets, kept, refuse)
+        self._result.findings += _foreign.left([one for one in self._states if one.gpu.uuid not in named], kept)
 
     def _idle(self, assigned: Assignment, entries: Sequence[Entry], gpus: Sequence[Gpu]) -> List[Finding]:
         """What is said of entries that match no GPU."""

@@ -373,6 +373,7 @@ def row(
         "driver": driver_version(labels),
         "mig": mig_text(labels),
         "allocatable": offers(node),
+        "units": sum(offers(node).values()),
         "stage": at.reached,
         "ready": at.ready,
         "failed": at.failed,

@@ -76,6 +76,7 @@ class Host:
             "state": "present",
             "busy": "refuse",
             "busy_timeout": 60,
+            "foreign": "replace",
             "reset": False,
             "services": [],
             "refresh_cdi": False,

@@ -534,7 +534,8 @@ def test_gpus_that_wait_are_told_beside_those_that_change(host_with):
 )
 def test_what_would_take_all_instances_away_by_mistake_is_refused(host, entry, says):
     assert says in refused(host, layout=[entry])
-    assert not host.run(check=True, layout=[{"profiles": {}}]).result.findings
+    findings = host.run(check=True, layout=[{"profiles": {}}]).result.findings
+    assert [finding.id for finding in findings] == ["mig.foreign"]
 
 
 def test_a_layout_that_is_not_kept_beside_an_older_one_that_is_warns(host):
@@ -599,7 +600,7 @@ def test_check_mode_does_not_wait_and_tells_what_a_run_would_do(host):
     host.forget()
     outcome = host.run(check=True, tools=tools, layout=layout, busy="wait", busy_timeout=90)
     assert host.writes() == []
-    (finding,) = outcome.result.findings
+    finding, _foreign = outcome.result.findings
     assert (finding.id, finding.severity) == ("mig.busy", "warning")
     assert finding.detail == (
         "it fits only when instances are gone that are busy. A run waits up to 90 s for 1g.5gb@1 (pid 4711) to end"

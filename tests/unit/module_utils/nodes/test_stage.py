@@ -341,6 +341,7 @@ def test_the_row_of_a_node() -> None:
         "driver": "595.91.07",
         "mig": "all-disabled",
         "allocatable": {"nvidia.com/gpu": 8},
+        "units": 8,
         "stage": "ready",
         "ready": True,
         "failed": False,
@@ -351,6 +352,14 @@ def test_the_row_of_a_node() -> None:
     }
     early = row(node(SEEN), [], DAEMONSETS)
     assert (early["gpus"], early["product"], early["trouble"]) == (-1, "", "driver: its pod is not there yet")
+
+
+@pytest.mark.rows("P088")
+def test_units_are_what_pods_can_use_and_cards_what_discovery_counts() -> None:
+    slices = {**SEEN, **GFD, "nvidia.com/gpu.replicas": "0", "nvidia.com/mig-1g.10gb.count": "56"}
+    assert (row(node(slices), [], [])["gpus"], row(node(slices), [], [])["units"]) == (8, 0)  # nothing offered yet
+    found = row(node(slices, {"nvidia.com/mig-1g.10gb": "54", "nvidia.com/mig-2g.20gb": "1"}), ALL, DAEMONSETS)
+    assert (found["gpus"], found["units"]) == (8, 55)
 
 
 def test_rows_are_of_gpu_nodes_only_and_sorted() -> None:

@@ -133,6 +133,14 @@ def test_the_mig_strategy_is_the_same_everywhere(strategy: str) -> None:
     assert env_of(validation)["MIG_STRATEGY"] == strategy
 
 
+@pytest.mark.rows("P087")
+@pytest.mark.parametrize("values", [{}, {"mig": {"strategy": "single"}}, {"mig": {"strategy": "mixed"}}])
+def test_the_plugin_may_see_all_mig_devices_wherever_it_offers_them(values: dict[str, Any]) -> None:
+    container = container_of(pod_of(policy_of(values), PLUGIN), MAIN[PLUGIN])
+    assert {"name": "NVIDIA_MIG_MONITOR_DEVICES", "value": "all"} in container["env"]
+    assert container["securityContext"] == {"privileged": True}
+
+
 def test_what_is_set_for_discovery_alone_does_not_part_it_from_the_plugin() -> None:
     env = [{"name": "MIG_STRATEGY", "value": "mixed"}, {"name": "CONFIG_FILE", "value": "/x"}]
     values = {"gfd": {"env": env}, "devicePlugin": {"config": {"name": "c"}}}
