@@ -20,6 +20,7 @@ from .._operands._types import ClusterFacts
 from .._plan import errors
 from .._policy._model import Policy
 from .._stack._facts import node_facts, read_named, slim_node, with_nodes
+from .._stack._gates import gated
 from .._stack._nodes import read_groups, untolerated_taints
 from .._stack._others import operator_findings
 from .._stack._request import Request
@@ -114,7 +115,7 @@ class Reader:
             config_keys=keys,
             config_hashes=hashes,
             nfd_running=bool(foreign),
-            gated=any(group.ready_gate for group in groups),
+            gated=gated(groups, [d for d in world.daemonsets if d["metadata"].get("namespace") == self.namespace]),
         )
         world.facts = with_nodes(facts, [node_facts(node) for node in world.gpu_nodes])
         found = list(found) + problems(self.policy, world.facts) + _nfd.findings(self.policy, world.facts)

@@ -22,6 +22,7 @@ _BESIDE: Tuple[Tuple[str, str, bool], ...] = (
     ("Event", "list watch", True),
     ("ControllerRevision", "list", True),
     ("Lease", "get create update", True),
+    ("NodeFeature", "list", False),
 )
 
 EVERYTHING = Right("*", "*", "*")

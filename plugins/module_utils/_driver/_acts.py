@@ -260,9 +260,21 @@ class Reader:
     def _restart(self, acts: Acts, notes: Mapping[str, Any]) -> None:
         """Units that run with files of before, and that nothing else starts anew."""
         stale = [UNIT_FILES[path] for path in acts.files if path in UNIT_FILES]
-        stale += [key[len(RESTART) :] for key in notes if key.startswith(RESTART)]
-        running = [name for name in self._running() if name not in acts.reload.stop] if stale else []
+        stale += still_stale(notes, self._files)
+        # What waits for the boot is read there.
+        running = [one for one in self._running() if one not in acts.reload.stop] if stale and acts.starts else []
         acts.restart = [name for name in dict.fromkeys(stale) if name in running]
+
+
+def boot_of(files: Files) -> str:
+    """The kernel's name of the boot that it runs since."""
+    return (files.text("/proc/sys/kernel/random/boot_id") or "").strip()
+
+
+def still_stale(notes: Mapping[str, Any], files: Files) -> List[str]:
+    """Units whose files have changed since they started: a boot since then has started them anew."""
+    boot = boot_of(files)
+    return [key[len(RESTART) :] for key, since in notes.items() if key.startswith(RESTART) and since == boot]
 
 
 def in_use(found: HostFound, files: Files, running: Sequence[str]) -> ReloadFacts:

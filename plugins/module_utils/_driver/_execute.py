@@ -24,7 +24,7 @@ from .._host._packages._sources import set_up
 from .._host._systemd import Units
 from .._plan import ERROR, Action, Failure, Finding, Result
 from . import _initramfs, _kernel, _modules, _nouveau, _persistence, _secure_boot, _settings
-from ._acts import RESTART, UNIT_FILES
+from ._acts import RESTART, UNIT_FILES, boot_of, still_stale
 from ._catalog import PackageSet
 from ._origin import like_driver, upstream
 from ._plan import BROUGHT, HELD, INSTALLED, PINNING, STREAM, Packages, Seen, holds
@@ -416,7 +416,7 @@ class Work:
             wanted.update(_persistence.wanted_files(host.files))
         for path, text in wanted.items():
             if host.files.text(path) != text:
-                host.journal.note(RESTART + UNIT_FILES[path], True)
+                host.journal.note(RESTART + UNIT_FILES[path], boot_of(host.files))
                 host.journal.make_folder(path.rpartition("/")[0])
                 host.journal.write(path, text)
         self._did(*(f"file-{path.rpartition('/')[2]}" for path in wanted))
@@ -424,14 +424,17 @@ class Work:
 
     def _restart(self) -> None:
         host = self._host
-        stale = [key[len(RESTART) :] for key in host.journal.notes() if key.startswith(RESTART)]
-        if stale:
+        noted = [key[len(RESTART) :] for key in host.journal.notes() if key.startswith(RESTART)]
+        stale = still_stale(host.journal.notes(), host.files)
+        if noted:
             host.units.reload()
-        for name in stale:
-            if self._todo.starts and host.units.state(name).running:
+        for name in noted:
+            runs = name in stale and host.units.state(name).running
+            if runs and self._todo.starts:
                 host.progress(f"restarting {name}")
                 host.units.restart(name)
-            host.journal.forget(RESTART + name)
+            if not runs or self._todo.starts:
+                host.journal.forget(RESTART + name)
         self._did("restart-")
 
     def _beside(self) -> None:

@@ -86,8 +86,9 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
         root=str(params["root"]),
     )
     wrong += _imex.judge(request.imex_nodes)
-    wrong += [] if request.absent else _parameters.judge(request.parameters, "parameters")
-    return request, [*_versions(request), *_others(request), *_accepted(request), *wrong]
+    wrong += _parameters.judge(request.parameters, "parameters")
+    # What is wrong with a driver that is to come does not keep the one that is there from going.
+    return request, [*_versions(request), *_others(request), *_accepted(request), *([] if request.absent else wrong)]
 
 
 def _accepted(request: Request) -> List[Finding]:

@@ -67,8 +67,13 @@ def read(given: Sequence[Mapping[str, Any]]) -> Tuple[Tuple[Rule, ...], List[Fin
 
 def _judge(rule: Rule) -> List[Finding]:
     found = []
-    for path, version in [("min", rule.min), ("max", rule.max), *(("excluded", one) for one in rule.excluded)]:
-        if version and not _VERSION.match(version):
+    if not all(one.strip() for one in rule.gpus):
+        found.append(
+            Finding("empty_rule", ERROR, "has an empty word, which is about no GPU", path=f"{rule.place}.gpus")
+        )
+    limits = [(path, version) for path, version in (("min", rule.min), ("max", rule.max)) if version]
+    for path, version in [*limits, *(("excluded", one) for one in rule.excluded)]:
+        if not _VERSION.match(version):
             detail = f"{version!r} is no version of the driver; allowed are versions and their beginnings, like 580.95"
             found.append(Finding("no_version", ERROR, detail, path=f"{rule.place}.{path}"))
     if not (rule.min or rule.max or rule.excluded):
@@ -80,9 +85,13 @@ def _judge(rule: Rule) -> List[Finding]:
 
 
 def of(rules: Sequence[Rule], gpus: Sequence[str]) -> List[Rule]:
-    """Those that are about a host, by architectures and names of its GPUs."""
+    """Those that are about a host, by architectures and names of its GPUs. L4 is not L40S."""
     names = [name.lower() for name in gpus]
-    return [rule for rule in rules if not rule.gpus or any(one.lower() in name for one in rule.gpus for name in names)]
+    return [rule for rule in rules if not rule.gpus or any(_names(one, name) for one in rule.gpus for name in names)]
+
+
+def _names(words: str, name: str) -> bool:
+    return re.search(rf"(?<![a-z0-9]){re.escape(words.lower())}(?![a-z0-9])", name) is not None
 
 
 def barred(rules: Sequence[Rule], version: str) -> str:

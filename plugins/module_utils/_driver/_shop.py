@@ -63,12 +63,11 @@ class Shop:
         branch, asked = choice.wanted.branch, self._request.version
         rules = self._rules(choice)
         version = settled(choice.packages, seen, branch, asked)
-        if _rules.barred(rules, version):
-            findings += [] if asked else [_rules.exchanged(rules, version)]
-            version = ""
-        if not version:
+        barred = version if _rules.barred(rules, version) else ""
+        if barred or not version:
             version, more = version_of(choice.packages, seen, self._candidates(choice, seen), branch, asked, rules)
             findings += more
+            findings += [_rules.exchanged(rules, barred)] if barred and version and not asked else []
         result = Packages()
         if version:
             result, seen = self._plan(choice.wanted, version, seen)

@@ -60,6 +60,8 @@ def cluster_rules(objects: Sequence[Object], former: Iterable[str] = ()) -> List
         _rule("Node", ("get", "list", "watch", "patch")),
         # Pods that hold GPUs: a MIG layout is never changed under them.
         _rule("Pod", ("list",)),
+        # What NFD saw on the PCI bus of a node that is to be served.
+        _rule("NodeFeature", ("list",)),
         # An NFD or a GPU Operator that runs already, in any namespace.
         _rule("Deployment", ("list",)),
         _rule("DaemonSet", ("list",)),

@@ -5,13 +5,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, Iterable, List, Mapping, Sequence
 
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object
 from .._nodes._gate import IDENTITY, PLUGIN, REFUSED, VALIDATOR, Proof, gate_of, prove
-from .._nodes._groups import Wanted
+from .._nodes._groups import NodeGroup, Wanted
+from .._nodes._keys import GATE
 from .._nodes._stage import offers
 from .._nodes._taints import identity
 
@@ -44,6 +45,14 @@ def gates_of(nodes: Mapping[str, Object], wanted: Mapping[str, Wanted], proof: P
         for name, one in wanted.items()
         if one.gate is not None
     }
+
+
+def gated(groups: Sequence[NodeGroup], daemonsets: Iterable[Object]) -> bool:
+    """Whether operands have to run on nodes with the taint: a run without groups leaves what another run set up."""
+    if groups:
+        return any(group.ready_gate for group in groups)
+    specs = (made["spec"]["template"]["spec"] for made in daemonsets)
+    return any(one.get("key") == GATE for spec in specs for one in spec.get("tolerations") or [])
 
 
 def _is_there(node: Mapping[str, Any]) -> bool:

@@ -18,7 +18,15 @@ from .._nodes._stage import gaps_of, offers
 from .._plan import ERROR, Check, Failure, Finding, Result, errors, refusal
 from ._facts import read_nodes
 from ._journal import Journal
-from ._nodes import NodeChange, NodePlanner, gpu_part, live_configs, read_groups, untolerated_taints
+from ._nodes import (
+    NodeChange,
+    NodePlanner,
+    gates_without_proof,
+    gpu_part,
+    live_configs,
+    read_groups,
+    untolerated_taints,
+)
 from ._request import Progress, Request
 from ._stages import wait_for_nodes
 
@@ -47,6 +55,7 @@ class _NodesRun:
         if any(group.taint or group.ready_gate for group in groups):
             daemonsets = list_objects(self.request.connection, "DaemonSet", self.request.namespace).items
             journal.add_findings(untolerated_taints(groups, daemonsets))
+            journal.add_findings(gates_without_proof(groups, daemonsets))
         if any(group.device_plugin for group in groups):
             name = "nvidia-device-plugin-daemonset"
             self.planner.plugin_configs = live_configs(self.request, name, "config-manager-init")

@@ -15,7 +15,7 @@ from .._kube._nodes_patch import patch_node
 from .._kube._resources import Object, path
 from .._nodes._change import LabelChange
 from .._nodes._drivers import DRIVER_LABEL
-from .._nodes._gate import refusal_findings
+from .._nodes._gate import VALIDATOR, refusal_findings
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
 from .._nodes._labels import has_gpu, plan_labels
@@ -122,7 +122,7 @@ class NodePlanner:
         findings = findings + self._plan_gates(nodes, wanted)
         self._set_apart(nodes)
         changes = self._changes(nodes, wanted)
-        if self.policy is not None and self.request.everywhere and any(change.is_new for change in changes):
+        if self.policy is not None and any(change.is_new for change in changes):
             # The list of all that NFD found is long: it is read when a node is to be served that was not before.
             self.gpuless = without_gpus(nodes, pci_gpus(self.request.connection))
             findings = findings + no_gpu_findings(self.gpuless)
@@ -245,6 +245,19 @@ def untolerated_taints(groups: Sequence[NodeGroup], daemonsets: Sequence[Object]
             path_of = f"node_groups[{index}].taint"
             found.append(Finding("groups.untolerated", ERROR, f"{sentences[0]}{more}.", group.name, path_of, remedy))
     return found
+
+
+def gates_without_proof(groups: Sequence[NodeGroup], daemonsets: Sequence[Object]) -> List[Finding]:
+    """Groups whose nodes would be closed for good: nothing there passes them."""
+    if any(made["metadata"]["name"] == VALIDATOR for made in daemonsets):
+        return []
+    detail = f"no DaemonSet {VALIDATOR} is in this namespace, so nothing would ever open the nodes"
+    remedy = "Run gpufleet.nvidia.cluster_policy with these groups first, or name the namespace of its operands."
+    return [
+        Finding("groups.no-validator", ERROR, f"{detail}.", group.name, f"node_groups[{index}].ready_gate", remedy)
+        for index, group in enumerate(groups)
+        if group.ready_gate
+    ]
 
 
 def live_configs(request: Request, workload: str, container: str) -> Optional[List[str]]:

@@ -48,6 +48,7 @@ from ._facts import (
     with_hardware,
     with_nodes,
 )
+from ._gates import gated
 from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
@@ -249,7 +250,7 @@ class StackRun:
             service_monitor_crd=self.listings["ServiceMonitor"].served,
             prometheus_rule_crd=self.listings["PrometheusRule"].served,
             nfd_running=self._foreign_nfd(),
-            gated=any(group.ready_gate for group in self.planner.groups),
+            gated=gated(self.planner.groups, self.listings["DaemonSet"].items),
         )
         known = [node_facts(node).os_tag for node in self.nodes]
         drivers = driver_daemonsets(self.listings["DaemonSet"].items, [tag for tag in known if tag])

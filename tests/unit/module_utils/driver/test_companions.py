@@ -16,6 +16,7 @@ from .machine import said
 from .test_run import PERSISTENCED, refused
 
 IMEX, NODES = "nvidia-imex.service", "/etc/nvidia-imex/nodes_config.cfg"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
 AT_BOOT = "/etc/modules-load.d/gpufleet-nvidia.conf"
 ASKED = {"branch": 580, "companions": ["persistenced", "imex"]}
 HOSTS = ["192.0.2.7", "2001:db8::8"]
@@ -69,6 +70,34 @@ def test_a_run_that_dies_before_imex_starts_anew_is_ended_by_the_next(domain: De
     assert [one.id for one in domain.go(**ASKED, imex_nodes=HOSTS[:1]).result.plan] == [f"restart-{IMEX}"]
     assert len(restarts(domain)) == 1
     assert not domain.go(**ASKED, imex_nodes=HOSTS[:1]).result.changed
+
+
+@pytest.mark.rows("H028")
+def test_imex_that_waits_for_the_boot_is_not_told_to_have_started_anew(domain: DebianHost) -> None:
+    domain.put(BOOT_ID, "first\n")
+    waiting = {**ASKED, "version": OLD, "apply": "next_boot"}
+    done = domain.go(**waiting, imex_nodes=HOSTS[:1])
+    assert domain.text(NODES) == "192.0.2.7\n"
+    assert ([one.id for one in done.result.plan if one.verb == "restart"], restarts(domain)) == ([], [])
+    assert not domain.go(**waiting, imex_nodes=HOSTS[:1]).result.changed
+
+
+@pytest.mark.rows("H028")
+@pytest.mark.parametrize("boot", ["first", "second"])
+def test_imex_starts_anew_in_the_next_run_where_no_boot_has_done_it(domain: DebianHost, boot: str) -> None:
+    def watch(moment: str, what: str) -> None:
+        if moment == "before" and what.startswith("systemctl restart"):
+            raise Killed
+
+    domain.put(BOOT_ID, "first\n")
+    domain.watch = watch
+    with pytest.raises(Killed):
+        domain.go(**ASKED, imex_nodes=HOSTS[:1])
+    domain.watch = unwatched
+    domain.put(BOOT_ID, f"{boot}\n")
+    domain.ran.clear()
+    assert domain.go(**ASKED, imex_nodes=HOSTS[:1]).result.changed is (boot == "first")
+    assert len(restarts(domain)) == (boot == "first")
 
 
 @pytest.mark.rows("H028")

@@ -46,6 +46,8 @@ def test_a_rule_is_judged_by_the_parts_of_versions(rule: dict[str, Any], version
         ({"min": "5.8"}, "version_rules[0].min", "'5.8' is no version"),
         ({"max": "latest"}, "version_rules[0].max", "'latest' is no version"),
         ({"excluded": ["580.82.07.1"]}, "version_rules[0].excluded", "'580.82.07.1' is no version"),
+        ({"excluded": ["580.82", ""]}, "version_rules[0].excluded", "'' is no version"),
+        ({"gpus": [""], "min": "580"}, "version_rules[0].gpus", "an empty word"),
         ({"min": "595", "max": "580.95"}, "version_rules[0].min", "595 is newer than max, 580.95"),
     ],
 )
@@ -59,9 +61,11 @@ def test_a_rule_may_cut_its_newest_version_shorter_than_its_oldest() -> None:
 
 
 def test_rules_are_about_architectures_and_names() -> None:
-    rules = read([{"gpus": ["Hopper"], "min": "580"}, {"gpus": ["L40S", "A10"], "min": "570"}, {"max": "595"}])[0]
+    rules = read([{"gpus": ["Hopper"], "min": "580"}, {"gpus": ["L4", "A10"], "min": "570"}, {"max": "595"}])[0]
     assert [rule.place[-2] for rule in of(rules, ["hopper", "NVIDIA H100 80GB HBM3"])] == ["0", "2"]
-    assert [rule.place[-2] for rule in of(rules, ["ada", "NVIDIA L40S"])] == ["1", "2"]
+    assert [rule.place[-2] for rule in of(rules, ["ada", "NVIDIA L4"])] == ["1", "2"]
+    assert [rule.place[-2] for rule in of(rules, ["ampere", "NVIDIA-A10-24GB"])] == ["1", "2"]
+    assert [rule.place[-2] for rule in of(rules, ["ada", "NVIDIA L40S", "NVIDIA A100-SXM4-80GB"])] == ["2"]
 
 
 BAD = [{"gpus": ["hopper"], "excluded": [NEW], "reason": "ticket 4711"}]
@@ -94,3 +98,16 @@ def test_an_installed_version_that_is_bad_is_exchanged_and_told(host: DebianHost
     assert (told.severity, f"driver {NEW} is installed, and not allowed" in told.detail) == ("warning", True)
     host.go(version_rules=BAD)
     assert (versions(host), host.version) == ({OLD}, OLD)
+
+
+def test_rules_that_bar_the_whole_branch_refuse_and_promise_no_other_version(host: DebianHost) -> None:
+    host.have(NEW)
+    found = refused(host, version_rules=[{"min": "595"}])
+    assert "not allowed" in found["version_rule"].detail
+    assert "another takes its place" not in " ".join(one.detail for one in found.values())
+
+
+def test_rules_and_hosts_that_are_wrong_do_not_keep_a_driver_from_going(host: DebianHost) -> None:
+    host.go(branch=580)
+    host.go(state="absent", version_rules=[{"min": "latest"}], imex_nodes=["gpu-07"])
+    assert versions(host) == set()

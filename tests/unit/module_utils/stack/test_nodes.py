@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import PRESENT
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import GATE, PRESENT
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import rows
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import NFD_NODE, with_hardware
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodePlanner
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._gates import gated
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodePlanner, gates_without_proof
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import policy_of
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect
+from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.nodes.test_groups import groups
 
 GPU, SWITCH = {"vendor": "10de", "class": "0302"}, {"vendor": "10de", "class": "0680"}
 
@@ -56,10 +58,34 @@ def test_a_node_with_a_label_and_without_a_gpu_on_its_bus_is_told_and_not_served
 
 
 @pytest.mark.rows("P115", "S45")
-def test_the_bus_is_looked_at_for_new_nodes_only_and_where_the_account_may() -> None:
-    done = {PRESENT: "true"}
-    assert plan(node("a", **done), a=[SWITCH])[2] == 0
-    assert plan(node("a"), everywhere=False, a=[SWITCH]) == ({"a"}, [], 0)
+def test_the_bus_is_looked_at_for_new_nodes_only() -> None:
+    assert plan(node("a", **{PRESENT: "true"}), a=[SWITCH])[2] == 0
+
+
+@pytest.mark.rows("P115", "S42")
+def test_a_run_on_a_schedule_does_not_serve_it_either() -> None:
+    assert plan(node("a"), everywhere=False, a=[SWITCH])[0] == set()
+
+
+@pytest.mark.rows("P128")
+def test_a_run_without_groups_leaves_the_tolerations_that_another_set_up() -> None:
+    def daemonset(*keys: str) -> dict[str, Any]:
+        return {"spec": {"template": {"spec": {"tolerations": [{"key": key} for key in keys]}}}}
+
+    gate, other = groups({"name": "g", "ready_gate": True}), groups({"name": "g"})
+    assert gated(gate, [])
+    assert not gated(other, [daemonset(GATE)])
+    assert gated((), [daemonset("nvidia.com/gpu"), daemonset("nvidia.com/gpu", GATE)])
+    assert not gated((), [daemonset("nvidia.com/gpu"), {"spec": {"template": {"spec": {}}}}])
+
+
+@pytest.mark.rows("P128")
+def test_nodes_that_nothing_would_open_are_not_closed() -> None:
+    validator = {"metadata": {"name": "nvidia-operator-validator"}}
+    mine = groups({"name": "plain"}, {"name": "g", "ready_gate": True})
+    (found,) = gates_without_proof(mine, [])
+    assert (found.severity, found.path) == ("error", "node_groups[1].ready_gate")
+    assert gates_without_proof(mine, [validator]) == gates_without_proof(groups({"name": "plain"}), []) == []
 
 
 @pytest.mark.rows("P115")
