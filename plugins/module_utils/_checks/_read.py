@@ -62,7 +62,7 @@ class Reader:
         world.refusals = self._list("Event", field_selector="reason=FailedCreate")
         world.quotas = self._list("ResourceQuota", self.namespace)
         self._webhooks(world)
-        world.denied = self._denied(world.wanted)
+        world.denied = self._denied(world.wanted, world.facts.gated)
         world.admission = self._admission(world)
         world.unread = self.unread
         return world
@@ -179,14 +179,15 @@ class Reader:
 
     # -- the server's own word ---------------------------------------------------------------------------------------
 
-    def _denied(self, wanted: Sequence[Object]) -> List[Right]:
-        """Rights that a run needs and that the account lacks."""
+    def _denied(self, wanted: Sequence[Object], gated: bool = False) -> List[Right]:
+        """Rights that a run needs and that the account lacks. ``gated``: it looks for pods that a node refused."""
         if self._may(EVERYTHING):
             return []
         extra = {str(made["kind"]) for made in self.policy.extra_objects}
         asked = of_a_run(
             [kind for kind in [*KINDS, *sorted(extra - set(KINDS))] if kind not in OPTIONAL], self.namespace
         )
+        asked += [Right("list", "", "pods")] if gated else []
         roles = [made for made in wanted if made["kind"] in ("ClusterRole", "Role")]
         asked += given_away(role for role in roles if not all(self._may(right) for right in to_give(role)))
         return [right for right in asked if not self._may(right)]

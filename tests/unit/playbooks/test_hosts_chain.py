@@ -48,7 +48,12 @@ def driver(*reasons: str, **more: Any) -> dict[str, Any]:
 HOSTS = {
     "ready": driver(),
     "waits": driver("The console is on the GPU (fb0).", "GPUs do not answer any more."),
-    "booted": driver("x", nvidia_driver_reboot=True, nvidia_driver_boot_result={"changed": True, "rebooted": True}),
+    "booted": driver(
+        "x",
+        nvidia_driver_reboot=True,
+        ansible_connection="ssh",
+        nvidia_driver_boot_result={"changed": True, "rebooted": True},
+    ),
     # Ansible runs on it, so that the role leaves it alone.
     "local": driver("x", nvidia_driver_reboot=True, nvidia_driver_boot_result={"changed": False, "skipped": True}),
 }
@@ -84,6 +89,7 @@ def test_a_plan_tells_where_the_run_would_end(tmp_path: Path) -> None:
     assert "fatal:" not in said
     assert "waits would have to be booted after its driver (the run would stop there): The console" in said
     assert "booted would have to be booted after its driver (the role would do that): x" in said
+    assert "local would have to be booted after its driver (the run would stop there): x" in said
     assert "ready would have" not in said
 
 

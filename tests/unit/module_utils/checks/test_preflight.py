@@ -310,6 +310,7 @@ def test_rights_that_are_asked_follow_from_kinds_and_roles() -> None:
     asked = _rights.of_a_run(["Namespace", "DaemonSet"], "gpu-operator")
     assert Right("create", "apps", "daemonsets", "gpu-operator") in asked
     assert Right("patch", "", "nodes") in asked
+    assert Right("list", "nfd.k8s-sigs.io", "nodefeatures") in asked
     given = given_away(world().wanted)
     assert Right("list", "apps", "daemonsets", "gpu-operator", given=True) in given
     attributes = Right("patch", "", "nodes/status").attributes()
@@ -336,6 +337,14 @@ def test_each_kind_of_role_can_be_given_by_who_may_escalate_and_bind_that_kind()
     assert lacks(*wide, *here) == set()
     assert lacks(*wide) == lacks(*wide, here[0]) == lacks(*wide, here[1]) == {"gpu-operator"}
     assert lacks(*here) == {""}
+
+
+@pytest.mark.rows("S30", "P128")
+def test_only_a_gate_looks_for_pods_in_all_namespaces() -> None:
+    connection, _transport, _pauses = connect(lambda _sent: FakeReply(201, {"status": {"allowed": False}}))
+    reader = Reader(SimpleNamespace(connection=connection, namespace="gpu-operator"), policy_of(None))
+    pods = Right("list", "", "pods")
+    assert (pods in reader._denied([]), pods in reader._denied([], gated=True)) == (False, True)
 
 
 def test_the_table_has_a_line_for_each_check_and_the_worst_first() -> None:

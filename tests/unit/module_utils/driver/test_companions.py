@@ -80,6 +80,9 @@ def test_imex_that_waits_for_the_boot_is_not_told_to_have_started_anew(domain: D
     assert domain.text(NODES) == "192.0.2.7\n"
     assert ([one.id for one in done.result.plan if one.verb == "restart"], restarts(domain)) == ([], [])
     assert not domain.go(**waiting, imex_nodes=HOSTS[:1]).result.changed
+    # Nobody booted it, and the driver that runs is wanted again.
+    domain.go(**ASKED, version=NEW, imex_nodes=HOSTS[:1])
+    assert len(restarts(domain)) == 1
 
 
 @pytest.mark.rows("H028")
