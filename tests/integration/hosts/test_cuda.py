@@ -5,16 +5,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import module
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
@@ -34,13 +30,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Hosts, H
 
 
 def run(hosts: Hosts, *more: str, **options: Any) -> dict[str, Any]:
-    command = [Path(sys.executable).with_name("ansible"), "-i", hosts.inventory(), "gpu_hosts", *more]
-    command += ["-m", "gpufleet.nvidia.cuda_toolkit", "-a", json.dumps(options)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
-    answer: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
-    answer["failed"] = done.returncode != 0
-    assert undocumented("cuda_toolkit", answer) == []
-    return answer
+    return module(hosts, "cuda_toolkit", *more, **options)
 
 
 def compiler(host: Host) -> str:

@@ -9,16 +9,12 @@ the one whose headers the host has, given as an option. Nothing is loaded: the k
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.returns import undocumented
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import module
 from ansible_collections.gpufleet.nvidia.tests.testbed.drivers.place import FIRST_BUILD
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.images import NONFREE
@@ -52,13 +48,7 @@ def kernel(host: Host) -> str:
 
 def run(hosts: Hosts, host: Host, *more: str, **options: Any) -> dict[str, Any]:
     asked = {"source": "distribution", "kernel": kernel(host), "apply": "next_boot", **options}
-    command = [Path(sys.executable).with_name("ansible"), "-i", hosts.inventory(), "gpu_hosts", *more]
-    command += ["-m", "gpufleet.nvidia.nvidia_driver", "-a", json.dumps(asked)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=900)
-    answer: dict[str, Any] = json.loads(done.stdout.partition("=>")[2])
-    answer["failed"] = done.returncode != 0
-    assert undocumented("nvidia_driver", answer) == []
-    return answer
+    return module(hosts, "nvidia_driver", *more, timeout=900, **asked)
 
 
 def good(answer: dict[str, Any]) -> dict[str, Any]:
@@ -95,10 +85,10 @@ def is_version(host: Host, version: str) -> None:
     assert set(packages.values()) == {version}
     assert {*NONFREE, "nvidia-alternative", "nvidia-kernel-support"} - set(packages) == {"nvidia-persistenced"}
     assert set(packages) <= held(host)
-    for module in MODULES:
-        real = module.replace("nvidia", "nvidia-current")  # by lines of `install`, as Debian has it
+    for name in MODULES:
+        real = name.replace("nvidia", "nvidia-current")  # by lines of `install`, as Debian has it
         asked = ["modprobe", "-S", kernel(host), "--show-depends"]
-        assert f"modprobe -i {real} " in host.run([*asked, module]).stdout
+        assert f"modprobe -i {real} " in host.run([*asked, name]).stdout
         assert f"/updates/dkms/{real}.ko" in host.run([*asked, "-i", real]).stdout
     words = ["modinfo", "-k", kernel(host), "-F"]
     told = [host.run([*words, field, "nvidia-current"]).stdout.split() for field in ("version", "license", "vermagic")]

@@ -6,17 +6,14 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import playbook
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
-from ansible_collections.gpufleet.nvidia.tests.testbed.practice import COLLECTIONS
 
 PLAYS = {play["name"]: play for play in yaml.safe_load((CHECKOUT / "playbooks/hosts.yml").read_text(encoding="utf-8"))}
 
@@ -27,16 +24,7 @@ def run(folder: Path, play: dict[str, Any], hosts: dict[str, dict[str, Any]], *o
     usual = {"ansible_connection": "local", "gpufleet_wanted": ["driver", "toolkit"]}
     told = {name: {**usual, **facts} for name, facts in hosts.items()}
     (folder / "hosts.json").write_text(json.dumps({"gpu_hosts": {"hosts": told}}))
-    done = subprocess.run(
-        [Path(sys.executable).with_name("ansible-playbook"), "-i", "hosts.json", "play.yml", *options],
-        cwd=folder,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
-    assert "PLAY RECAP" in done.stdout, done.stdout + done.stderr
+    done = playbook(folder / "hosts.json", folder / "play.yml", *options)
     return " ".join(done.stdout.split())
 
 

@@ -6,17 +6,13 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.testbed.practice import COLLECTIONS
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import playbook
 
-CHECKOUT = Path(__file__).resolve().parents[3]
 # Nobody listens there.
 LOST = {"ansible_host": "127.0.0.1", "ansible_port": 1, "mig_partition_name": "all-balanced"}
 
@@ -26,16 +22,8 @@ def play(folder: Path, name: str, host: dict[str, object]) -> str:
     inventory, kubeconfig = folder / "hosts.json", folder / "kubeconfig"
     inventory.write_text(json.dumps({"gpu_hosts": {"hosts": {"gpu-07.example.com": host}}}))
     kubeconfig.write_text("{}")
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", inventory, f"playbooks/{name}"]
-    done = subprocess.run(
-        [*command, "-e", json.dumps({"gpufleet_kubeconfig": str(kubeconfig)})],
-        cwd=CHECKOUT,
-        env={**os.environ, "ANSIBLE_COLLECTIONS_PATH": str(COLLECTIONS), "ANSIBLE_NOCOLOR": "1"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
+    told = json.dumps({"gpufleet_kubeconfig": str(kubeconfig)})
+    done = playbook(inventory, f"playbooks/{name}", "-e", told)
     assert done.returncode != 0, done.stdout
     return " ".join(done.stdout.split())
 
