@@ -18,7 +18,7 @@ from . import _counters, _settings, _units
 from ._counters import Counter
 from ._units import Wanted
 
-STANDALONE, EMBEDDED = "standalone", "embedded"
+EMBEDDED = "embedded"
 _PATH = re.compile(r"/[A-Za-z0-9._/+-]+\Z")
 _IMAGE = re.compile(r"[a-z0-9][a-zA-Z0-9._/:@-]{0,500}\Z")
 _ENGINE = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9a-fA-F:]+\]):(\d{1,5})\Z")

@@ -11,11 +11,6 @@ from typing import List, Optional, Sequence, Tuple
 _PUBLIC_KEY = 6  # the packet that every key begins with
 
 
-def fingerprints(keyring: bytes) -> List[str]:
-    """Of each key, in capital hexadecimal digits; none where the bytes are no keyring."""
-    return [fingerprint for fingerprint, _bytes in _split(keyring) or []]
-
-
 def without(keyring: bytes, ids: Sequence[str]) -> bytes:
     """The keyring without the keys whose fingerprint ends in one of the ids; bytes that are no keyring stay."""
     parts = _split(keyring)

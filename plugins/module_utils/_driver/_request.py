@@ -18,7 +18,6 @@ from ._types import COMPANIONS
 AUTO = "auto"
 LATEST = "latest"
 NOW = "now"
-IF_IDLE = "if_idle"
 NEXT_BOOT = "next_boot"
 
 #: Ids of findings that :attr:`Request.accept` may name: those of the module, and of the matrix for a driver.

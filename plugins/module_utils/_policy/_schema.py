@@ -74,7 +74,6 @@ class Key:
 
 
 K = Key
-_NONE: Tuple[Key, ...] = ()
 
 _CR_ONLY = "The chart never renders this key. Give a ClusterPolicy instead of Helm values to set it."
 _OFF_CLUSTER = "It is about the operator's own Deployment; this collection runs no controller in the cluster."

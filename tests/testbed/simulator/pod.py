@@ -125,14 +125,6 @@ class Container:
                 return Place(kind, rest, volume, best)
         return Place("other", rest, volume, best)
 
-    def mount_of(self, host_path: str) -> str | None:
-        """The container's path of a mount whose volume is this host path."""
-        for mount in self.spec.get("volumeMounts") or []:
-            volume = self.pod.volumes.get(mount["name"], {})
-            if "hostPath" in volume and normal(volume["hostPath"]["path"]) == normal(host_path):
-                return str(mount["mountPath"])
-        return None
-
     @property
     def privileged(self) -> bool:
         return bool((self.spec.get("securityContext") or {}).get("privileged"))
@@ -182,7 +174,3 @@ class PodView:
     @property
     def token_mounted(self) -> bool:
         return self.spec.get("automountServiceAccountToken") is not False
-
-    @property
-    def owner_kinds(self) -> set[str]:
-        return {ref.get("kind", "") for ref in self.meta.get("ownerReferences") or []}
