@@ -268,7 +268,7 @@ class Reader:
 
 def boot_of(files: Files) -> str:
     """The kernel's name of the boot that it runs since."""
-    return (files.text("/proc/sys/kernel/random/boot_id") or "").strip()
+    return _kernel.tree_of(files).text("/proc/sys/kernel/random/boot_id")
 
 
 def still_stale(notes: Mapping[str, Any], files: Files) -> List[str]:

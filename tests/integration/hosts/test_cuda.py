@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import module
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible_runs import module
 from ansible_collections.gpufleet.nvidia.tests.testbed.dcgm import install
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import module
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible_runs import module
 from ansible_collections.gpufleet.nvidia.tests.testbed.drivers.place import FIRST_BUILD
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, gpus
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.images import NONFREE

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import playbook
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible_runs import playbook
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 
 PLAYS = {play["name"]: play for play in yaml.safe_load((CHECKOUT / "playbooks/hosts.yml").read_text(encoding="utf-8"))}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ansible_collections.gpufleet.nvidia.tests.helpers.ansible import playbook
+from ansible_collections.gpufleet.nvidia.tests.helpers.ansible_runs import playbook
 
 # Nobody listens there.
 LOST = {"ansible_host": "127.0.0.1", "ansible_port": 1, "mig_partition_name": "all-balanced"}

@@ -5,9 +5,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._acts import boot_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._commands import unwatched
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
 
 from ..host_state.trees import grow
@@ -83,6 +88,10 @@ def test_imex_that_waits_for_the_boot_is_not_told_to_have_started_anew(domain: D
     # Nobody booted it, and the driver that runs is wanted again.
     domain.go(**ASKED, version=NEW, imex_nodes=HOSTS[:1])
     assert len(restarts(domain)) == 1
+
+
+def test_the_boot_is_read_where_the_kernel_tells_it() -> None:
+    assert boot_of(Files(Root("/"))) == Path(BOOT_ID).read_text().strip()  # which refuses to be read at once as a file
 
 
 @pytest.mark.rows("H028")
