@@ -29,6 +29,7 @@ from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
 from .._operands._nfd_found import judge_labels
 from .._operands._problems import unused_sizes
+from .._operands._toolkit import NAME as TOOLKIT_DAEMONSET
 from .._operands._types import ClusterFacts, NodeFacts, Operand
 from .._plan import ERROR, INFO, WARNING, Action, Check, Failure, Finding, Result, errors, refusal
 from .._policy._load import policy_hash
@@ -442,6 +443,8 @@ class StackRun:
         if moved:
             self.nodes = read_nodes(self.connection)
             relabel = self._relabel_plan()
+        gone = _gone_from_hosts(first, self.wanted)
+        self.journal.run_steps(gone, "stack")
         self.planner.write(self.journal, relabel)
         if relabel:
             self.nodes = read_nodes(self.connection)
@@ -451,14 +454,13 @@ class StackRun:
             fresh = self.request.clock() - self.planned_at < FRESH
             before = self.wanted
             last = first if fresh and self._wanted() == before else self._plan()
-        self.journal.run_steps(_drivers_that_go(last, self.wanted), "stack")
         steps = [step for step in last.steps if step.id not in self.journal.done]
         later = self._behind_toolkit(steps, last) if self.request.wait else []
         self.journal.run_steps([step for step in steps if step not in later], "stack")
         if later:
             wait_for(self.journal, self._toolkit(), self.verdicts)
             self.journal.run_steps(later, "stack")
-        self.journal.wait_gone(steps)
+        self.journal.wait_gone([*gone, *steps])
         return last
 
     def _toolkit(self) -> List[Stage]:
@@ -640,18 +642,23 @@ class StackRun:
         return row if at is None else dict(row, stage=at.reached, ready=False, failed=True, trouble=at.sentence)
 
 
-def _drivers_that_go(plan: Plan, wanted: Sequence[Mapping[str, Any]]) -> List[Step]:
-    """Removals of driver DaemonSets where none is wanted any more. They come first: as long as there is one, a
-    validation that starts waits for its pod, and never looks for the driver of the host."""
-    if any(_is_driver(obj) for obj in wanted if obj["kind"] == "DaemonSet"):
-        return []
+def _gone_from_hosts(plan: Plan, wanted: Sequence[Mapping[str, Any]]) -> List[Step]:
+    """Removals of driver and toolkit DaemonSets where none of the kind is wanted any more: the host brings its own.
+
+    They come first, before labels bring new pods of operands. As long as there is a driver's DaemonSet, a validation
+    that starts waits for its pod and never looks for the driver of the host.
+    """
+    left = {_on_hosts(obj) for obj in wanted if obj["kind"] == "DaemonSet"}
     gone = [step for step in plan.steps if step.verb == DELETE and step.ref.kind == "DaemonSet"]
-    return [step for step in gone if _is_driver(step.live or {})]
+    return [step for step in gone if _on_hosts(step.live or {}) not in left | {""}]
 
 
-def _is_driver(workload: Mapping[str, Any]) -> bool:
-    labels = (workload.get("metadata") or {}).get("labels") or {}
-    return COMPONENT.items() <= labels.items()
+def _on_hosts(workload: Mapping[str, Any]) -> str:
+    """Which of a host's parts a workload installs: ``driver``, ``toolkit``, or empty."""
+    meta = workload.get("metadata") or {}
+    if COMPONENT.items() <= (meta.get("labels") or {}).items():
+        return "driver"
+    return "toolkit" if str(meta.get("name")).startswith(TOOLKIT_DAEMONSET) else ""
 
 
 def _uses_runtime_class(workload: Optional[Mapping[str, Any]]) -> bool:

@@ -89,7 +89,7 @@ def test_a_wait_ends_when_the_kubelet_says_ready(world: World, node: str) -> Non
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(wait, world.connection, check(world), Deadline(90), lines.put)
         line = lines.get(timeout=30)
-        while "slowest" not in line:
+        while f"slowest {node}" not in line:  # before it is scheduled, the pod is named
             line = lines.get(timeout=30)
         assert line == f"driver: 0/1 nodes ready, slowest {node}: starting"
         play(world, {"waiting": {"reason": "ContainerCreating"}})

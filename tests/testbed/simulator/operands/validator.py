@@ -61,6 +61,9 @@ def _driver(c: Ctx) -> None:
     out = c.need_mount(_out(c), "the status file must reach the host", host=VALIDATIONS, writable=True)
     host = c.need_mount("/host", "the host's driver cannot be looked for", propagation="HostToContainer")
     host_root = c.env.get("HOST_ROOT") or "/"
+    if not c.mem.get("began"):
+        c.mem["began"] = True
+        c.node.remove(f"{out.path}/driver-ready")  # once: what an earlier container found proves nothing now
     if host.path != host_root:
         raise Crash(f"/host is {host.path} of the host, HOST_ROOT says {host_root}")
     if c.node.host_driver:
@@ -69,11 +72,7 @@ def _driver(c: Ctx) -> None:
             "NVIDIA_DEV_ROOT": host_root, "DEV_ROOT_CTR_PATH": "/host",
         }  # fmt: skip
     else:
-        try:
-            ready = _container_driver(c, host_root)
-        except (Crash, Wait):
-            c.node.remove(f"{out.path}/driver-ready")  # what an earlier check found is not true any more
-            raise
+        ready = _container_driver(c, host_root)
     if not _true(c, "DISABLE_DEV_CHAR_SYMLINK_CREATION"):
         c.need_mount(
             "/host-dev-char", "links of NVIDIA devices cannot be made in /dev/char", host="/dev/char", writable=True
