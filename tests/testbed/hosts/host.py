@@ -112,6 +112,7 @@ class Host:
             "StrictHostKeyChecking": "yes",
             "IdentitiesOnly": "yes",
             "BatchMode": "yes",
+            "ConnectTimeout": 10,  # what is lost while the network comes up is sent again late
         }
         pairs = [word for name, value in options.items() for word in ("-o", f"{name}={value}")]
         return ["-F", "none", "-i", str(self.folder / "key"), *pairs]
@@ -157,17 +158,20 @@ class Host:
     def wait(self, seconds: float = 60) -> None:
         """Until systemd has started everything and SSH answers. Raises ``HostError`` with the units that failed."""
         deadline = time.monotonic() + seconds
-        said = ""
+        said = answer = ""
         while time.monotonic() < deadline:
             done = self.run(["systemctl", "is-system-running"], check=False)
             said = (done.stdout or done.stderr).strip()
-            if said == "running" and self.ssh("true", check=False).returncode == 0:
-                return
+            if said == "running":
+                login = self.ssh("true", check=False)
+                if login.returncode == 0:
+                    return
+                answer = f", ssh says {login.stderr.strip()!r}"
             if said == "degraded":
                 failed = self.run(["systemctl", "--failed", "--no-legend", "--plain"]).stdout.strip()
                 raise HostError(f"{self.name}: booted, but not all units run: {failed}")
             time.sleep(0.1)
-        raise HostError(f"{self.name}: not up within {seconds:g} s; systemd says {said!r}")
+        raise HostError(f"{self.name}: not up within {seconds:g} s; systemd says {said!r}{answer}")
 
 
 class Hosts:
