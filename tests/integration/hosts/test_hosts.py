@@ -44,6 +44,15 @@ def test_each_host_is_a_machine_of_its_own(hosts: Hosts) -> None:
     assert len(set(ids)) == len(ids)
 
 
+def test_udev_leaves_the_address_of_the_network_card(tmp_path: Path) -> None:
+    """Else packets that are on their way, to a login for one, go to an address that is no more."""
+    with Hosts(tmp_path) as hosts:
+        host = hosts.start("a", "debian12-drivers")
+        given = podman("inspect", "--format", "{{.NetworkSettings.Networks.podman.MacAddress}}", host.id).stdout
+        assert host.run(["systemctl", "is-active", "systemd-udevd"]).stdout == "active\n"
+        assert host.run(["cat", "/sys/class/net/eth0/address"]).stdout.encode() == given
+
+
 def test_a_stranger_is_not_let_in(host: Host, tmp_path: Path) -> None:
     subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", tmp_path / "key"], check=True)
     options = [word.replace(str(host.folder / "key"), str(tmp_path / "key")) for word in host.ssh_options()]

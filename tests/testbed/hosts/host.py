@@ -39,6 +39,9 @@ BOOT = (
     *("--tmpfs", "/run:rw,mode=0755", "--tmpfs", "/run/lock:rw,mode=1777", "--tmpfs", "/tmp:rw,mode=1777,exec"),
     *(*LIMITS, "--stop-signal", "SIGRTMIN+3"),
 )
+# Else udev gives the network card another address while it is in use already, and packets go to the old one.
+_LINK = b"[Match]\nOriginalName=eth0\n\n[Link]\nMACAddressPolicy=none\n"
+_KEEP_ADDRESS = {"/etc/systemd/network/10-eth0.link": (_LINK, 0o644)}
 OWNER = "gpufleet.owner"  # pid and start of the process whose end ends the host; empty for none
 FOLDER = "gpufleet.folder"  # the host ends with this folder
 
@@ -213,8 +216,8 @@ class Hosts:
             allowed = (key.encode(), 0o600)
             _put(id, {"/etc/ssh/ssh_host_ed25519_key": (server_key.encode(), 0o600)})
             _put(id, {"/root/.ssh/authorized_keys": allowed})
-            # Else all take the machine's, and udev gives all network cards the same address.
-            _put(id, {"/etc/machine-id": (f"{uuid.uuid4().hex}\n".encode(), 0o444)})
+            _put(id, {"/etc/machine-id": (f"{uuid.uuid4().hex}\n".encode(), 0o444)})  # else all have this machine's
+            _put(id, _KEEP_ADDRESS)
             _put(id, {f"/home/{images.USER}/.ssh/authorized_keys": allowed}, (1000, 1000))
             podman("start", id)
             port = int(podman("port", id, "22/tcp").stdout.decode().rpartition(":")[2])
