@@ -37,6 +37,7 @@ from ._facts import slim_node, with_hardware
 
 # Patience in units of the time that an image which is nowhere is given.
 UNITS = {FINAL: 1.0, MOMENT: 4.0, LONG: 10.0}
+SEEN_FOR = 0.05  # units that a node must have been seen broken, however long it says it has been: lists may be stale
 EVENTS_AFTER = 0.5  # units that a node must have been stuck for until events are read
 NFD = "NFD"
 _OPERANDS = {title for _app, title in OPERAND_APPS}
@@ -118,8 +119,9 @@ class Verdicts(Judge):
         if name in self._over and at.stuck and not at.ready:
             return
         self._over.discard(name)
-        lasted = max(self._lasts(self._broken, name, at.stuck if at.failed else ""), _age(at.since, self._now()))
-        if at.failed and lasted >= UNITS[at.patience] * self._unit():
+        seen = self._lasts(self._broken, name, at.stuck if at.failed else "")
+        enough = UNITS[at.patience] * self._unit()
+        if at.failed and max(seen, _age(at.since, self._now())) >= enough and seen >= SEEN_FOR * self._unit():
             self.failed[name] = at
         else:
             self.failed.pop(name, None)

@@ -166,7 +166,9 @@ def test_an_image_that_the_registry_lacks_ends_the_run_by_name_and_mended_it_con
     assert failed["failed"], f"{stage} came up with an image that does not exist"
     assert time.monotonic() - began < 90
     message = failed["msg"].split(". ")[0]
-    layers = {"container toolkit": ["toolkit"], "validator": ["toolkit", "MIG manager"]}.get(stage, [stage])
+    # Other operands wait for the driver and toolkit with the validator's image.
+    others = {"container toolkit": ["toolkit"], "validator": ["toolkit", "device plugin", "MIG manager"]}
+    layers = others.get(stage, [stage])
     named = any(f"{layer} failed: image" in message for layer in layers)
     assert named or "stage NFD cannot become ready" in message
     assert "cannot be pulled" in message

@@ -81,9 +81,17 @@ def test_a_slow_node_is_not_broken_until_its_time_is_over() -> None:
     assert judge.failed == {}
 
 
-def test_a_node_that_was_down_long_before_the_run_counts_at_once() -> None:
-    judge, _clock = verdicts()
-    judge.tell("n", broken(LONG, "node", "2020-01-01T00:00:00Z"))
+def test_a_node_that_was_down_long_before_the_run_counts_soon_but_not_by_one_list_which_may_be_stale() -> None:
+    judge, clock = verdicts()
+    down = broken(LONG, "node", "2020-01-01T00:00:00Z")
+    judge.tell("n", down)
+    assert judge.failed == {}
+    judge.tell("n", Stage("ready", True))
+    clock.now += 2
+    judge.tell("n", down)
+    assert judge.failed == {}
+    clock.now += 2
+    judge.tell("n", down)
     assert set(judge.failed) == {"n"}
 
 
@@ -97,8 +105,10 @@ def _node(name: str, labels: dict[str, str], ready: str = "True") -> dict[str, A
 
 
 def test_only_nodes_with_gpus_count_and_the_others_are_told_all_the_same() -> None:
-    judge, _clock = verdicts()
+    judge, clock = verdicts()
     nodes = [_node("cpu", {}, "False"), _node("gpu", GPU, "False"), _node("well", GPU)]
+    assert judge.broken(Scene(nodes, [], [], list, {})) == set()
+    clock.now += 2
     gone = judge.broken(Scene(nodes, [], [], list, {}))
     assert set(gone) == {"cpu", "gpu"}
     assert judge.counted(nodes) == ["gpu"]
@@ -147,6 +157,7 @@ def test_since_when_something_is_broken_is_told_by_the_servers_clock(ahead: floa
     since = datetime.fromtimestamp(server - 20, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     judge.tell("n", broken(FINAL, since=since))
     assert judge.failed == {}
+    clock.now += 2
     since = datetime.fromtimestamp(server - 40, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     judge.tell("n", broken(FINAL, since=since))
     assert set(judge.failed) == {"n"}
