@@ -44,7 +44,7 @@ class Tools:
 
 def cuda_toolkit(params: Mapping[str, Any], check: bool, tools: Tools) -> Result:
     """One run of the module. Raises Failure."""
-    wrong = _accept.unknown(COMPONENT, params["accept"] or ())
+    wrong = _accept.unknown(COMPONENT, params.get("accept") or ())
     if wrong:
         raise Failure(refusal(wrong), Result(findings=wrong))
     if os.geteuid():

@@ -47,7 +47,7 @@ class Tools:
 
 def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     """One run of the module. Raises Failure."""
-    wrong = _accept.unknown(COMPONENT, params["accept"] or ())
+    wrong = _accept.unknown(COMPONENT, params.get("accept") or ())
     if wrong:
         raise Failure(refusal(wrong), Result(findings=wrong))
     if os.geteuid():

@@ -61,7 +61,7 @@ def container_toolkit(params: Mapping[str, Any], check: bool, progress: Progress
 
 
 def _wrong(params: Mapping[str, Any]) -> List[Finding]:
-    found = _accept.unknown(COMPONENT, params["accept"] or ())
+    found = _accept.unknown(COMPONENT, params.get("accept") or ())
     root = str(params["root"])
     if not os.path.isabs(root) or not os.path.isdir(root):
         found.append(
