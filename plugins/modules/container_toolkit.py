@@ -87,7 +87,8 @@ options:
     default: auto
   accept:
     description: Findings that do not stop the run, by id. V(insecure_version) accepts versions with known
-      vulnerabilities, V(held) packages that somebody else holds, V(unsigned_repository) one without a key.
+      vulnerabilities, V(held) packages that somebody else holds, V(unsigned_repository) one without a key. Other words
+      are refused.
     type: list
     elements: str
     default: []

@@ -56,7 +56,8 @@ options:
     choices: [auto, apt, dnf, zypper]
     default: auto
   accept:
-    description: Names of findings that are accepted, such as V(cuda_unknown).
+    description: Findings that do not stop the run, by id. V(cuda_unknown) accepts a CUDA that the matrix does not
+      know, V(held) packages that somebody else holds. Other words are refused.
     type: list
     elements: str
     default: []

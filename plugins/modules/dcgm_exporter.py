@@ -19,6 +19,8 @@ description:
     they work with has changed, and every wanted metric is seen to come out. What was there before comes back with
     O(state=absent).
   - Options of one platform are ignored on the other, so that connection defaults of an action group do no harm.
+  - On a host O(accept) takes V(dcgm_too_old), V(dcgm_unknown), V(held), V(metric_absent) and V(unknown_field). Other
+    words are refused.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
   - gpufleet.nvidia.cluster.policy

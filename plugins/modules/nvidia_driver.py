@@ -159,6 +159,53 @@ options:
       reason:
         description: What is told with it.
         type: str
+  beside:
+    description:
+      - What is to stand on the driver, as its modules are asked for it. It is judged with the driver, the GPUs and the
+        kernel as one set, before anything is written; nothing of it is installed. What is not said here is judged as
+        it is on the host, and what did not fit there before is a warning.
+      - Without it the driver is judged without what stands on it.
+    type: dict
+    suboptions:
+      container_toolkit:
+        description: What M(gpufleet.nvidia.container_toolkit) is asked.
+        type: dict
+        suboptions:
+          version:
+            description: Its O(gpufleet.nvidia.container_toolkit#module:version). Empty for what is installed, which
+              stays. V(latest) is not judged, since nobody knows it yet. Without it nothing is asked of the module.
+            type: str
+          accept:
+            description: Its O(gpufleet.nvidia.container_toolkit#module:accept).
+            type: list
+            elements: str
+            default: []
+      cuda_toolkit:
+        description: What M(gpufleet.nvidia.cuda_toolkit) is asked.
+        type: dict
+        suboptions:
+          version:
+            description: Its O(gpufleet.nvidia.cuda_toolkit#module:version), such as V(13.0). Without it nothing is
+              asked of the module.
+            type: str
+          accept:
+            description: Its O(gpufleet.nvidia.cuda_toolkit#module:accept).
+            type: list
+            elements: str
+            default: []
+      dcgm_exporter:
+        description: What M(gpufleet.nvidia.dcgm_exporter) is asked on this host.
+        type: dict
+        suboptions:
+          version:
+            description: Its O(gpufleet.nvidia.dcgm_exporter#module:dcgm_version). Empty for what is installed, which
+              stays. V(latest) is not judged, since nobody knows it yet. Without it nothing is asked of the module.
+            type: str
+          accept:
+            description: Its O(gpufleet.nvidia.dcgm_exporter#module:accept).
+            type: list
+            elements: str
+            default: []
   mok_password:
     description: One-time password for the console, where the key of modules that are built here is to be registered
       with the firmware (V(secure_boot) in O(accept)).
@@ -214,6 +261,14 @@ EXAMPLES = r"""
 - name: What a run would do to this host, and what speaks against it
   gpufleet.nvidia.nvidia_driver:
     branch: 595
+  check_mode: true
+
+- name: Whether a driver is one for the CUDA that comes after it
+  gpufleet.nvidia.nvidia_driver:
+    branch: 580
+    beside:
+      cuda_toolkit:
+        version: "13.0"
   check_mode: true
 
 - name: The host as it was found
@@ -516,6 +571,19 @@ def main():
                     "max": {"type": "str"},
                     "excluded": {"type": "list", "elements": "str"},
                     "reason": {"type": "str"},
+                },
+            },
+            "beside": {
+                "type": "dict",
+                "options": {
+                    name: {
+                        "type": "dict",
+                        "options": {
+                            "version": {"type": "str"},
+                            "accept": {"type": "list", "elements": "str", "default": []},
+                        },
+                    }
+                    for name in ("container_toolkit", "cuda_toolkit", "dcgm_exporter")
                 },
             },
             "mok_password": {"type": "str", "no_log": True},

@@ -15,20 +15,19 @@ from typing import Any, Callable, List, Mapping, Optional
 
 from .._dcgm_host import _facts
 from .._dcgm_host._facts import Facts
-from .._host import _fit, _lock, _package_set
+from .._host import _accept, _fit, _lock, _package_set
 from .._host._commands import CommandFailed, Runner
 from .._host._files import Files
 from .._host._journal import Journal
 from .._host._packages import Manager, manager
 from .._host._root import Root
-from .._matrix import FitSet
+from .._matrix import CUDA_MINOR, FitSet
 from .._plan import ERROR, INFO, Action, Check, Failure, Finding, Result, errors, refusal
 
 COMPONENT = "cuda_toolkit"
 PROFILES = {"toolkit": "cuda-toolkit", "libraries": "cuda-libraries", "minimal": "cuda-minimal-build"}
 ALTERNATIVE, LINK = "cuda", "/usr/local/cuda"
 _NOTE = "alternative"
-_MINOR = re.compile(r"(\d{2})\.(\d{1,2})\Z")
 _POINTS = re.compile(r"link currently points to (\S+)")
 _WAIT = 60.0
 _PROGRAM = "/usr/bin/update-alternatives"
@@ -45,6 +44,9 @@ class Tools:
 
 def cuda_toolkit(params: Mapping[str, Any], check: bool, tools: Tools) -> Result:
     """One run of the module. Raises Failure."""
+    wrong = _accept.unknown(COMPONENT, params.get("accept") or ())
+    if wrong:
+        raise Failure(refusal(wrong), Result(findings=wrong))
     if os.geteuid():
         raise Failure("Only root may install packages. Run with become: true. Nothing has been changed.")
     with _lock.alone(Root().at, COMPONENT, _WAIT, check), Journal(tools.files, COMPONENT) as journal:
@@ -86,7 +88,7 @@ class _Run:
 
     def _plan_present(self) -> _package_set.Plan:
         accept = tuple(self._params["accept"] or ())
-        if not _MINOR.match(self._version):
+        if not CUDA_MINOR.match(self._version):
             detail = f"{self._version!r} is no CUDA minor; allowed is one such as 13.0, as a text"
             raise self._refused(Finding("no_version", ERROR, detail, path="version"))
         if self._facts.driver:

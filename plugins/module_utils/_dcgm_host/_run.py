@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, field
 from typing import AbstractSet, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from .._host import _fit, _lock, _package_set
+from .._host import _accept, _fit, _lock, _package_set
 from .._host._commands import CommandFailed, Runner
 from .._host._files import Files
 from .._host._journal import Journal
@@ -47,6 +47,9 @@ class Tools:
 
 def dcgm_exporter(params: Mapping[str, Any], check: bool, progress: Progress, tools: Tools) -> Outcome:
     """One run of the module. Raises Failure."""
+    wrong = _accept.unknown(COMPONENT, params.get("accept") or ())
+    if wrong:
+        raise Failure(refusal(wrong), Result(findings=wrong))
     if os.geteuid():
         raise Failure("Only root may set up services. Run with become: true. Nothing has been changed.")
     if not tools.has_systemd():

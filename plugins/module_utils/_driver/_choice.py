@@ -11,7 +11,7 @@ from typing import List, Mapping, Optional, Tuple
 from .._host_state._driver import numbers
 from .._matrix import FitSet, Matrix, architecture, extended, judge
 from .._plan import ERROR, Finding
-from . import _catalog
+from . import _beside, _catalog
 from ._catalog import PackageSet, Refusal
 from ._found import HostFound
 from ._origin import of_driver, upstream
@@ -48,27 +48,33 @@ def choose(found: HostFound, request: Request, matrix: Matrix, today: str) -> Ch
     return result
 
 
-def fits(found: HostFound, choice: Choice, version: str, matrix: Matrix, today: str) -> List[Finding]:
-    """What the matrix says of the whole set on a day."""
-    if choice.wanted is None:
-        return []
+def fits(found: HostFound, choice: Choice, request: Request, version: str, matrix: Matrix, today: str) -> List[Finding]:
+    """What the matrix says on a day of the whole set: the driver, the host, and what is judged beside it."""
     wanted = choice.wanted
-    equal = version if FABRIC_MANAGER in wanted.companions else ""
-    fit = FitSet(
-        driver=version or str(wanted.branch),
-        flavour=wanted.flavour,
-        architectures=choice.architectures,
-        products=tuple(dict.fromkeys(gpu.product for gpu in found.gpus if gpu.product)),
-        fabric_manager=equal,
-        kernel=found.kernel,
-        os=f"{found.system.id} {found.system.version}",
-    )
-    return [
-        Finding(
-            one.id, one.severity, one.message, path="branch", remedy=f"The matrix says: {one.row}", accept=one.accept
+    if wanted is None:
+        # Why none could be chosen is told already; what does not fit the one that is asked for is told all the same.
+        asked = request.exact or str(request.branch or "")
+        alone = FitSet(driver=asked, architectures=choice.architectures)
+    else:
+        alone = FitSet(
+            driver=version or str(wanted.branch),
+            flavour=wanted.flavour,
+            architectures=choice.architectures,
+            products=tuple(dict.fromkeys(gpu.product for gpu in found.gpus if gpu.product)),
+            fabric_manager=version if FABRIC_MANAGER in wanted.companions else "",
+            kernel=found.kernel,
+            os=f"{found.system.id} {found.system.version}",
         )
-        for one in judge(fit, matrix, today)
-    ]
+    stands = _beside.standing(found, choice.architectures, matrix, today) if request.beside is not None else []
+    path = "version" if request.exact else "branch"
+    told = []
+    for one in judge(_beside.set_of(alone, found, request.beside), matrix, today):
+        if one.part in _beside.MODULES:
+            told.append(_beside.finding(one, request.beside or {}, (one.id, one.row) in stands, path))
+        elif wanted:
+            remedy = f"The matrix says: {one.row}"
+            told.append(Finding(one.id, one.severity, one.message, path="branch", remedy=remedy, accept=one.accept))
+    return told
 
 
 def matrix_of(request: Request) -> Tuple[Matrix, List[Finding]]:

@@ -16,6 +16,7 @@ from .._host_state._collect import Host, collect
 from .._host_state._driver import VERSION, newest, numbers
 from .._host_state._shape import Found, GpuState
 from .._host_state._tree import Tree, read_file
+from .._matrix import CUDA_MINOR, version_key
 from .._plan import Finding
 from ._origin import of_driver, origins, upstream
 from ._types import APT, DNF, IMMUTABLE, ZYPPER, System
@@ -63,6 +64,7 @@ class HostFound:
     headers: str = ""
     compiler: str = ""
     enrolled: bool = True
+    cuda: str = ""  # the newest minor of its toolkits
     certificate: str = ""  # of a key that the firmware is asked to trust already, and nobody has confirmed yet
 
     @property
@@ -148,8 +150,19 @@ def read(host: Host, kernel: str = "") -> HostFound:
     found.dgx = tree.kind(_DGX) == "file"
     found.dnf5 = found.system.family == DNF and tree.link("/usr/bin/dnf") == "dnf5"
     found.zero_bars = [gpu.bus_id for gpu in state.gpus if _zero_bar(tree.text(_resource(gpu.bus_id)))]
+    found.cuda = _cuda(tree)
     found.updates = next((path for path in _UPDATES if _is_on(tree.text(path))), "")
     return found
+
+
+def _cuda(tree: Tree) -> str:
+    """The newest toolkit, whoever put it there. The folder of one that went may stay, without these two."""
+    minors = [name.partition("-")[2] for name in tree.names("/usr/local") if name.startswith("cuda-")]
+    there = [
+        one for one in minors
+        if CUDA_MINOR.match(one) and {"targets", "version.json"} & set(tree.names(f"/usr/local/cuda-{one}"))
+    ]  # fmt: skip
+    return max(there, key=version_key, default="")
 
 
 def _resource(bus_id: str) -> str:

@@ -8,10 +8,12 @@ from __future__ import annotations
 import os
 import re
 from dataclasses import dataclass, field
-from typing import Any, List, Mapping, Tuple
+from typing import Any, List, Mapping, Optional, Tuple
 
+from .._host import _accept
 from .._plan import ERROR, Finding
-from . import _imex, _parameters, _rules
+from . import _beside, _imex, _parameters, _rules
+from ._beside import Part
 from ._rules import Rule
 from ._types import COMPANIONS
 
@@ -20,12 +22,6 @@ LATEST = "latest"
 NOW = "now"
 NEXT_BOOT = "next_boot"
 
-#: Ids of findings that :attr:`Request.accept` may name: those of the module, and of the matrix for a driver.
-ACCEPTABLE = (
-    *("branch_unknown", "compiler", "driver_of_image", "driver_older_than_kernel", "end_of_life", "fabric_missing"),
-    *("foreign_origin", "gpus_in_use", "held", "no_bar", "no_fabric", "no_gpu", "no_headers", "no_peermem", "no_space"),
-    *("not_ours", "passed_through", "runfile", "secure_boot", "unknown_gpu", "unsigned_repository", "vendor_image"),
-)
 _VERSION = re.compile(r"(\d{3})\.\d+(\.\d+)?\Z")
 _KERNEL = re.compile(r"\d+\.\d+[A-Za-z0-9.+~_-]*\Z")
 
@@ -33,7 +29,8 @@ _KERNEL = re.compile(r"\d+\.\d+[A-Za-z0-9.+~_-]*\Z")
 @dataclass(frozen=True)
 class Request:
     """The module's options. ``branch`` 0: the one that is there, else what suits the GPUs; ``version`` "": what is
-    installed of that branch, else its newest; ``kernel`` "": the one that runs."""
+    installed of that branch, else its newest; ``kernel`` "": the one that runs; ``beside``: what is judged with the
+    driver, None where it is judged alone."""
 
     absent: bool = False
     branch: int = 0
@@ -52,6 +49,7 @@ class Request:
     mok_password: str = ""
     imex_nodes: Tuple[str, ...] = ()
     rules: Tuple[Rule, ...] = ()
+    beside: Optional[Mapping[str, Part]] = None
     root: str = "/"
 
     @property
@@ -64,6 +62,7 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
     """The request, and every problem that it has by itself."""
     version = str(params["version"] or "")
     rules, wrong = _rules.read(params.get("version_rules") or ())
+    beside, more = _beside.read(params.get("beside"))
     request = Request(
         absent=params["state"] == "absent",
         branch=int(params["branch"] or 0),
@@ -82,22 +81,14 @@ def read(params: Mapping[str, Any]) -> Tuple[Request, List[Finding]]:
         mok_password=str(params["mok_password"] or ""),
         imex_nodes=tuple(params.get("imex_nodes") or ()),
         rules=rules,
+        beside=beside,
         root=str(params["root"]),
     )
     wrong += _imex.judge(request.imex_nodes)
-    wrong += _parameters.judge(request.parameters, "parameters")
+    wrong += [*_parameters.judge(request.parameters, "parameters"), *more]
+    words = _accept.unknown("nvidia_driver", request.accept)
     # What is wrong with a driver that is to come does not keep the one that is there from going.
-    return request, [*_versions(request), *_others(request), *_accepted(request), *([] if request.absent else wrong)]
-
-
-def _accepted(request: Request) -> List[Finding]:
-    """Words that accept nothing: a slip there would let somebody believe that it does."""
-    found = []
-    for number, name in enumerate(request.accept):
-        if name not in ACCEPTABLE:
-            detail = f"{name!r} is no finding that can be accepted; allowed are {', '.join(ACCEPTABLE)}"
-            found.append(Finding("no_finding", ERROR, detail, path=f"accept[{number}]"))
-    return found
+    return request, [*_versions(request), *_others(request), *words, *([] if request.absent else wrong)]
 
 
 def _versions(request: Request) -> List[Finding]:

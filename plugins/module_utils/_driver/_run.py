@@ -131,7 +131,7 @@ class _Run:
         self._builds(found)
         result.findings += _findings.look(self._asked(found, choice, reader))
         packages, seen = self._bought(shop, choice)
-        self._judged(choice, packages, fits(found, choice, packages.version, matrix, self._tools.today))
+        self._judged(choice, packages, fits(found, choice, self._request, packages.version, matrix, self._tools.today))
         self._refuse()
         if choice.wanted is None or choice.packages is None:
             raise Failure("No driver could be chosen for this host. Ask for a branch.", result)

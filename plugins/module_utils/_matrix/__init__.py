@@ -40,7 +40,7 @@ from ._tables import (
     TOOLKIT_CDI_070,
     TOOLKIT_CDI_BY_DEFAULT,
 )
-from ._versions import branch_of, version_key, version_parts
+from ._versions import CUDA_MINOR, branch_of, version_key, version_parts
 
 # The oldest Kubernetes that the collection itself is tested against.
 KUBERNETES_FLOOR = LIMITS["kubernetes"].oldest
@@ -53,6 +53,7 @@ __all__ = [
     "CDI_READERS",
     "CONTAINERD_FOR_CDI",
     "CUDA",
+    "CUDA_MINOR",
     "CURRENT",
     "DCGM",
     "ENDED",

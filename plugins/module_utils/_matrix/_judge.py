@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Callable, Iterator, List, Mapping, Optional, Tuple
 
 from ._branches import ARCHITECTURES, BRANCHES, ENDED, GPUS, PAST, PROPRIETARY, Architecture, Branch
@@ -38,13 +38,15 @@ MATRIX = Matrix()
 
 @dataclass(frozen=True)
 class Verdict:
-    """What does not fit. ``row``: the line of the matrix that says so; ``accept``: "" where it cannot be accepted."""
+    """What does not fit. ``row``: the line of the matrix that says so; ``accept``: "" where it cannot be accepted;
+    ``part``: what does not fit the rest, by its name in :class:`FitSet`."""
 
     id: str
     severity: str
     message: str
     row: str
     accept: str = ""
+    part: str = "driver"
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,12 @@ def judge(wanted: FitSet, matrix: Matrix = MATRIX, today: str = "") -> List[Verd
 
     Raises ValueError with the text where a version is none.
     """
-    return [verdict for rule in _RULES for verdict in rule(wanted, matrix, today)]
+    return [
+        replace(verdict, part=part)
+        for part, rules in _RULES
+        for rule in rules
+        for verdict in rule(wanted, matrix, today)
+    ]
 
 
 def runs(branch: Branch, architecture: str, matrix: Matrix = MATRIX) -> bool:
@@ -341,17 +348,12 @@ def _gds(wanted: FitSet, matrix: Matrix, today: str) -> Iterator[Verdict]:
         yield Verdict("gds_needs_open", ERROR, message, limit.row())
 
 
-_RULES: Tuple[Rule, ...] = (
-    _driver_is_known,
-    _gpus,
-    _products,
-    _flavour,
-    _companions,
-    _cuda,
-    _toolkit,
-    _dcgm,
-    _kubernetes,
-    _kernel,
-    _system,
-    _gds,
+_RULES: Tuple[Tuple[str, Tuple[Rule, ...]], ...] = (
+    ("driver", (_driver_is_known, _gpus, _products, _flavour, _companions)),
+    ("cuda", (_cuda,)),
+    ("toolkit", (_toolkit,)),
+    ("dcgm", (_dcgm,)),
+    ("kubernetes", (_kubernetes,)),
+    ("driver", (_kernel, _system)),
+    ("gds", (_gds,)),
 )

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Optional, Tuple
 
+CUDA_MINOR = re.compile(r"(\d{2})\.(\d{1,2})\Z")
 _NUMBERS = re.compile(r"v?(\d+(?:\.\d+)*)(?![\d.])")
 _DRIVER = re.compile(r"(\d{3})(\.\d+)*")
 

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from .._host import _lock
+from .._host import _accept, _lock
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
@@ -61,7 +61,7 @@ def container_toolkit(params: Mapping[str, Any], check: bool, progress: Progress
 
 
 def _wrong(params: Mapping[str, Any]) -> List[Finding]:
-    found = []
+    found = _accept.unknown(COMPONENT, params.get("accept") or ())
     root = str(params["root"])
     if not os.path.isabs(root) or not os.path.isdir(root):
         found.append(

@@ -41,8 +41,8 @@ def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
         yield running
 
 
-def play(hosts: Hosts, *options: str, **variables: Any) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", hosts.inventory(), "playbooks/hosts.yml"]
+def play(hosts: Hosts, *options: str, book: str = "hosts.yml", **variables: Any) -> subprocess.CompletedProcess[str]:
+    command = [Path(sys.executable).with_name("ansible-playbook"), "-i", hosts.inventory(), f"playbooks/{book}"]
     command += ["--extra-vars", json.dumps({**USUAL, **variables}), *options]
     return subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False, timeout=300)
 
@@ -64,8 +64,28 @@ def test_what_cannot_be_is_found_on_all_hosts_before_the_first_is_changed(hosts:
     two.run(["mv", "/root/exporter", install.EXPORTER])
     assert refused.returncode
     assert "gpu-2 has no program" in refused.stdout, refused.stdout
+    refused = play(hosts, gpufleet_components=["toolkit", "cuda"], cuda_toolkit_version="13.9")
+    assert refused.returncode
+    assert "CUDA 13.9 is not in the matrix" in refused.stdout, refused.stdout
+    assert "PLAY [Components]" not in refused.stdout, refused.stdout
     planned = play(hosts, "--check")
     assert planned.returncode == 0, planned.stdout
+    for name, host in hosts.hosts.items():
+        assert differences(before[name], host.snapshot()) == []
+
+
+@pytest.mark.rows("S30", "S36")
+@pytest.mark.parametrize("book", ["hosts.yml", "preflight.yml"])
+def test_a_driver_and_a_cuda_that_do_not_fit_are_refused_before_anything_is_written(hosts: Hosts, book: str) -> None:
+    before = {name: host.snapshot() for name, host in hosts.hosts.items()}
+    wanted = {"nvidia_driver_branch": 535, "nvidia_driver_accept": ["driver_of_image"], "cuda_toolkit_version": "13.0"}
+    refused = play(hosts, book=book, gpufleet_components=["driver", "cuda"], **wanted)
+    assert refused.returncode
+    assert "beside.cuda_toolkit.version: CUDA 13.0 needs driver 580 or newer" in refused.stdout, refused.stdout
+    assert "The matrix says: CUDA 13.0: branch 580" in refused.stdout, refused.stdout
+    fits = play(hosts, book=book, gpufleet_components=["driver", "cuda"], **{**wanted, "cuda_toolkit_version": "12.2"})
+    assert "host_preflight" in fits.stdout
+    assert "beside.cuda_toolkit" not in fits.stdout, fits.stdout
     for name, host in hosts.hosts.items():
         assert differences(before[name], host.snapshot()) == []
 

@@ -36,14 +36,20 @@ def called(task: dict[str, Any]) -> str:
 def test_the_preflight_is_asked_what_the_driver_will_be_asked(name: str) -> None:
     given = next(task["vars"] for task in tasks(name) if called(task) == "host_preflight")
     wanted = {option: f"nvidia_driver_{option}" for option in options("nvidia_driver") if option != "reboot"}
+    beside = given.pop("host_preflight_beside")
     assert set(given) == {f"host_preflight_{option}" for option in wanted}
     for option, variable in wanted.items():
         assert variable in given[f"host_preflight_{option}"]
+    versions = {"container_toolkit": "version", "cuda_toolkit": "version", "dcgm_exporter": "dcgm_version"}
+    assert set(beside) == set(versions)
+    for role, option in versions.items():
+        assert {f"{role}_{option}", f"{role}_accept", f"{role}_state"} <= set(re.findall(r"\w+", beside[role]))
+        assert {option, "accept", "state"} <= set(options(role))
 
 
 def test_the_preflight_takes_what_the_driver_takes_with_the_same_defaults() -> None:
     driver, preflight = options("nvidia_driver"), options("host_preflight")
-    del driver["reboot"]
+    del driver["reboot"], preflight["beside"]
     assert {name: (one["type"], one["default"]) for name, one in preflight.items()} == {
         name: (one["type"], one["default"]) for name, one in driver.items()
     }
@@ -57,7 +63,7 @@ def test_variables_of_roles_have_a_default_where_a_playbook_reads_them(name: str
     """A role's own defaults are not seen outside of it."""
     text = (CHECKOUT / "playbooks" / name).read_text(encoding="utf-8")
     for match in re.finditer(
-        r"\b(?:nvidia_driver|container_toolkit|dcgm_exporter|mig_partition)_\w+(?!\w)(?! *:)", text
+        r"\b(?:nvidia_driver|container_toolkit|cuda_toolkit|dcgm_exporter|mig_partition)_\w+(?!\w)(?! *:)", text
     ):
         if match.group().endswith("_result"):
             continue

@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver import _found
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._request import ACCEPTABLE
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._driver._run import Tools, nvidia_driver
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._accept import ACCEPTABLE
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure, Finding
 from ansible_collections.gpufleet.nvidia.tests.helpers.documents import CHECKOUT
 
@@ -173,7 +173,7 @@ def test_every_finding_that_tells_a_word_for_accept_can_be_accepted() -> None:
     names = {"IN_USE": "gpus_in_use", "NOT_OURS": "not_ours"}
     found = {names.get(word, word) for word in words}
     of_matrix = {"branch_unknown", "driver_older_than_kernel", "end_of_life", "unsigned_repository"}
-    assert found == set(ACCEPTABLE) - of_matrix
+    assert found == set(ACCEPTABLE["nvidia_driver"]) - of_matrix
 
 
 def accepted_by(function: str, call: ast.Call) -> set[str]:
