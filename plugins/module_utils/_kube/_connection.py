@@ -166,6 +166,7 @@ class Connection:
         self._auth = auth
         self._sleep = sleep
         self._answered = False
+        self._lists: Dict[str, int] = {}  # kind -> resource version of its newest list so far
         self._lock = threading.Lock()
 
     @classmethod
@@ -246,6 +247,19 @@ class Connection:
             if not again or deadline.passed:
                 raise error
             self._pause(_retry_after(reply) or _backoff(tries), deadline)
+
+    def is_older(self, kind: str, version: str) -> bool:
+        """Whether a list of a kind, by its resource version, is older than one that came before; remembers it if not.
+
+        The resource versions of a kind are numbers that grow.
+        """
+        if not version.isdigit():
+            return False
+        with self._lock:
+            older = int(version) < self._lists.get(kind, 0)
+            if not older:
+                self._lists[kind] = int(version)
+            return older
 
     def pause(self, tries: int, deadline: Optional[Deadline] = None) -> None:
         """Wait before the next of several tries that a caller makes itself, longer each time, within the deadline."""

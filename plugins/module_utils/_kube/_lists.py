@@ -10,6 +10,7 @@ from typing import Any, Callable, Dict, List, NamedTuple, Optional
 from ._connection import JSON, ApiError, Connection, Deadline
 from ._resources import Object, path, resource
 
+OLDER_TRIES = 3  # an API server that lags behind another catches up soon; one that was restored never does
 PAGE = 500  # objects in one answer, so that no answer of a large cluster is huge
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
 
@@ -38,7 +39,7 @@ def list_objects(
 
     ``optional``: a kind that the server does not serve (no CRD) gives an empty listing with ``served`` false, not an
     error. ``keep`` makes each object smaller as its page comes in. A list that grew too old between pages is read
-    anew.
+    anew, and so is one that is older than what this connection has seen.
     """
     where = path(kind, namespace)
     query: Dict[str, Any] = {"limit": PAGE}
@@ -46,6 +47,7 @@ def list_objects(
     accept = f"{METADATA},{JSON}" if metadata_only else JSON
     identity = {"kind": kind, "apiVersion": resource(kind).api_version}
     items: List[Object] = []
+    older = 0
     while True:
         try:
             page = connection.get(where, query, accept=accept, deadline=deadline)
@@ -57,10 +59,15 @@ def list_objects(
             if optional and error.unknown_kind:
                 return Listing([], "", False)
             raise
+        meta = page.get("metadata") or {}
+        version = str(meta.get("resourceVersion") or "")
+        if "continue" not in query and older < OLDER_TRIES and connection.is_older(kind, version):
+            older += 1
+            connection.pause(older, deadline)
+            continue
         for item in page.get("items") or []:
             item.update(identity)
             items.append(keep(item) if keep else item)
-        meta = page.get("metadata") or {}
         if not meta.get("continue"):
-            return Listing(items, str(meta.get("resourceVersion") or ""), True)
+            return Listing(items, version, True)
         query["continue"] = meta["continue"]

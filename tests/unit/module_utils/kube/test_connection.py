@@ -305,6 +305,37 @@ def test_a_list_that_grew_too_old_between_pages_starts_again() -> None:
     assert [item["metadata"]["name"] for item in list_objects(connection, "Pod").items] == ["b", "c"]
 
 
+def nodes_at(version: str, *names: str) -> FakeReply:
+    return FakeReply(
+        body={"metadata": {"resourceVersion": version}, "items": [{"metadata": {"name": name}} for name in names]}
+    )
+
+
+def test_a_list_older_than_one_that_came_before_is_asked_again() -> None:
+    connection, transport, pauses = connect(
+        nodes_at("90", "a"), nodes_at("8", "old"), nodes_at("8", "old"), nodes_at("91", "a", "b")
+    )
+    assert len(list_objects(connection, "Node").items) == 1
+    listing = list_objects(connection, "Node")
+    assert ([item["metadata"]["name"] for item in listing.items], listing.resource_version) == (["a", "b"], "91")
+    assert (len(transport.sent), len(pauses)) == (4, 2)
+
+
+def test_a_cluster_that_was_restored_has_older_lists_for_good_and_they_are_taken() -> None:
+    connection, transport, _pauses = connect(nodes_at("90", "a"), *[nodes_at("8", "old")] * 4)
+    list_objects(connection, "Node")
+    assert list_objects(connection, "Node").items[0]["metadata"]["name"] == "old"
+    assert len(transport.sent) == 5
+
+
+@pytest.mark.parametrize(("kind", "version"), [("Pod", "8"), ("Node", "90"), ("Node", ""), ("Node", "a")])
+def test_lists_of_another_kind_or_without_an_order_are_not_older(kind: str, version: str) -> None:
+    connection, transport, _pauses = connect(nodes_at("90", "a"), nodes_at(version, "b"))
+    list_objects(connection, "Node")
+    assert list_objects(connection, kind).items[0]["metadata"]["name"] == "b"
+    assert len(transport.sent) == 2
+
+
 def test_a_kind_that_is_not_served_is_an_error_unless_the_caller_allows_it() -> None:
     connection, _transport, _pauses = connect(lambda _request: FakeReply(404, failure(404, "NotFound")))
     assert not list_objects(connection, "ServiceMonitor", optional=True).served
