@@ -357,7 +357,8 @@ plan:
       returned: always
       type: str
     disruptive:
-      description: Whether a daemon does not answer for a moment. Containers keep running.
+      description: Whether a daemon does not answer for a moment. Containers keep running, but those of a Docker that is
+        restarted for O(image_pulls) where O(accept) says so.
       returned: always
       type: bool
     before:

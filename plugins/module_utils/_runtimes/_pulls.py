@@ -212,8 +212,8 @@ def said_by_others(reader: Reader, unit: str) -> Dict[str, Tuple[str, str]]:
             if key == "Environment":
                 by_unit = {**by_unit, **_assigned(path, _words(value))} if value else {}
             elif key == "EnvironmentFile":
-                named = [one for one in reader.glob(value.lstrip("-")) if one != f"{_place(unit)}/environment"]
-                for file in named if value.startswith(("/", "-/")) else ():
+                pattern = value.lstrip("-").replace("%N", unit.rpartition(".")[0])  # the units of k3s have it
+                for file in reader.glob(pattern) if pattern.startswith("/") else ():
                     lines = [word for line in (reader.text(file) or "").splitlines() for word in _words(line)]
                     by_file.update(_assigned(file, lines))
                 by_file = by_file if value else {}
