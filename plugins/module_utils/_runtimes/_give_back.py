@@ -34,7 +34,7 @@ class GiveBack:
         self._edits = [change for path in journal.paths() if path in self._kept for change in self._edit(path)]
         made = _specs.made_by_us(settings.earlier)
         self._specs = [path for path in made if settings.files.exists(path)]
-        self._stale = {one.label for one in self._targets if _pulls.MARK in self._environment(one)}
+        self._stale = {one.label for one in self._targets if self._is_stale(one)}
         affected = [target for target in self._targets if self._is_affected(target)]
         self._waiting = affected if settings.restart else []
         self.owing = [] if settings.restart else affected
@@ -137,8 +137,10 @@ class GiveBack:
             reloads = target.name == "docker" and target.label not in self._stale
             if reloads:
                 self._forget_in_docker(target)
+            # One that has no CRI, being there for Docker alone, answers neither before nor afterwards.
+            silent = target.label in self._stale and not _answers(daemon)
             daemon.activate(reloads)
-            if target.name != "podman":
+            if target.name != "podman" and not silent:
                 daemon.wait(None, self._settings.timeout)
             self._journal.give_back()
         except (Failure, JsonError) as error:
@@ -209,9 +211,13 @@ class GiveBack:
             return True
         return any(belongs(path, target) for path in self._journal.paths())
 
-    def _environment(self, target: Target) -> Dict[str, str]:
-        runner = self._settings.runner
-        return Daemon(target, runner, self._settings.progress).environment() if runner and target.running else {}
+    def _is_stale(self, target: Target) -> bool:
+        """Whether it was started with variables of ours that it is started without afterwards."""
+        path, runner = _pulls.drop_in(target.unit), self._settings.runner
+        stays = path in self._kept and not any(one.path == path and one.after is None for one in self._edits)
+        if self._settings.files.exists(path) and (stays or path not in self._journal.paths()):
+            return False
+        return runner is not None and _pulls.MARK in Daemon(target, runner, self._settings.progress).environment()
 
     def _edit(self, path: str) -> List[Change]:
         text = self._settings.reader.text(path)
@@ -220,6 +226,14 @@ class GiveBack:
         names = [self._settings.wanted.name, *names_of(self._settings.earlier)]
         after = without(path, text, self._journal.original(path), names, self._journal.paths())
         return [Change(path, text, after, "our part")] if after != text else []
+
+
+def _answers(daemon: Daemon) -> bool:
+    try:
+        daemon.live()
+    except NoAnswer:
+        return False
+    return True
 
 
 def belongs(path: str, target: Target) -> bool:

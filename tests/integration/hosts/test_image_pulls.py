@@ -22,7 +22,9 @@ from ansible_collections.gpufleet.nvidia.tests.integration.hosts.test_container_
     containers,
     restart,
     started,
-    toolkit,
+)
+from ansible_collections.gpufleet.nvidia.tests.integration.hosts.test_container_toolkit import (
+    toolkit as module,
 )
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts import Host, Hosts, runtimes
 from ansible_collections.gpufleet.nvidia.tests.testbed.hosts.snapshot import differences
@@ -123,14 +125,19 @@ def host(running: Hosts, request: pytest.FixtureRequest) -> Iterator[Host]:
     yield host
     host.run("docker rm --force stays; rm -rf /etc/systemd/system/docker.service.d/site.conf", check=False)
     host.run(
-        "rm -rf /etc/systemd/system/containerd.service.d/guard.conf /etc/docker/daemon.json; systemctl daemon-reload"
+        "rm -rf /etc/systemd/system/containerd.service.d/guard.conf /etc/containerd/config.toml "
+        "/etc/docker/daemon.json; systemctl daemon-reload"
     )
-    host.run("systemctl reset-failed containerd docker", check=False)
     toolkit(host, image_pulls={})
     toolkit(host, state="absent")
     restart(host)
     toolkit(host)
+
+
+def toolkit(host: Host, **options: Any) -> dict[str, Any]:
+    """One run; systemd has not seen too many restarts before it."""
     host.run("systemctl reset-failed containerd docker", check=False)
+    return module(host, **options)
 
 
 def pulled(host: Host, runtime: str, registry: str) -> list[str]:
@@ -291,17 +298,35 @@ def test_a_daemon_that_does_not_come_up_gets_its_old_environment_back(host: Host
 
 
 @pytest.mark.parametrize("host", ["1.7"], indirect=True)
+def test_a_containerd_that_is_there_for_docker_alone_is_not_waited_for(host: Host) -> None:
+    """Its CRI is off, so that nobody answers what other runs wait for."""
+    toolkit(host, state="absent")
+    host.put("/etc/containerd/config.toml", 'disabled_plugins = ["cri"]\n')
+    host.run(["systemctl", "restart", "containerd"])
+    before = host.snapshot()
+    done(toolkit(host, image_pulls={"proxy": PROXY}))
+    assert f"HTTPS_PROXY={PROXY}" in environ(host, "containerd")
+    assert done(toolkit(host, image_pulls={"proxy": PROXY}))["plan"] == []
+    done(toolkit(host, state="absent"))
+    assert differences(before, host.snapshot()) == []
+    assert not [line for line in environ(host, "containerd") if "PROXY" in line]
+
+
+@pytest.mark.parametrize("host", ["1.7"], indirect=True)
 def test_a_run_that_is_killed_at_any_step_is_ended_by_the_next(host: Host) -> None:
     pulls = {"proxy": PROXY, "ca_file": CA}
     only = [{"name": "containerd"}]
     steps = len(done(toolkit(host, image_pulls=pulls, runtimes=only))["steps"])
-    for at in range(1, steps + 1, 3):
+    killed = 0
+    for at in range(1, steps + 1, 2):
         done(toolkit(host, image_pulls={}, runtimes=only))
-        assert toolkit(host, image_pulls=pulls, runtimes=only, at=at, moment="after", fault="kill")["killed"]
+        killed += bool(
+            toolkit(host, image_pulls=pulls, runtimes=only, at=at, moment="after", fault="kill").get("killed")
+        )
         done(toolkit(host, image_pulls=pulls, runtimes=only))
         assert f"HTTPS_PROXY={PROXY}" in environ(host, "containerd"), at
         assert done(toolkit(host, image_pulls=pulls, runtimes=only))["plan"] == [], at
-        host.run("systemctl reset-failed containerd", check=False)
+    assert killed > 8
 
 
 ROLE = """
