@@ -35,8 +35,9 @@ pytestmark = [pytest.mark.hosts, pytest.mark.rows("P046")]
 PASSWORD = "p%40ss"  # its beginning, which no file and no message spells otherwise
 PROXY = f"http://puller:{PASSWORD}$word@127.0.0.1:3128"
 CA = "/etc/pki/proxy.pem"
-HOSTS_BUNDLE = "/etc/ssl/certs/ca-certificates.crt"
-INSIDE, TRUSTED = "registry.example.com", "trusted.example.com"  # by the proxy's authority, by one that the host trusts
+# By the proxy's authority, and by two that the host trusts: Go programs read the first such file, and the folder.
+INSIDE, TRUSTED = "registry.example.com", ("file.example.com", "folder.example.com")
+PLACES = (CA, "/etc/ssl/ca-bundle.pem", "/etc/ssl/certs/site.pem")
 FILES = ("/etc/systemd/system/{0}.service.d/gpufleet-image-pulls.conf", "/etc/gpufleet/{0}.service/environment")
 # Speaks TLS itself for whatever it is asked to connect to, and writes down what it was asked for, inside too.
 RECORDER = """
@@ -95,7 +96,7 @@ with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection:
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     """A host of each version of containerd, with it, docker, and the proxy."""
     folder = tmp_path_factory.mktemp("pulls")
-    inside, trusted = Authority(folder / "inside"), Authority(folder / "trusted")
+    authorities = {server: Authority(folder / server) for server in (INSIDE, *TRUSTED)}
     with Hosts(folder / "hosts") as hosts:
         for name, system in SYSTEMS.items():
             host = hosts.start(f"pulls{name.replace('.', '')}", system)
@@ -105,12 +106,14 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
             for path, text in (("/tmp/run.py", RUN), ("/tmp/pull.py", PULL), ("/tmp/recorder.py", RECORDER)):
                 host.put(path, text)
             host.put(PROGRAM, STAND_IN, mode=0o755)
-            for authority, server in ((inside, INSIDE), (trusted, TRUSTED)):
+            for (server, authority), place in zip(authorities.items(), PLACES, strict=True):
                 certificate, key = authority.issue(server, server, addresses=[server])
                 host.put(f"/etc/recorder/{server}.crt", certificate)
                 host.put(f"/etc/recorder/{server}.key", key)
-            host.put(CA, inside.certificate.read_text() + inside.private_key.read_text(), mode=0o600)
-            host.put(HOSTS_BUNDLE, trusted.certificate)
+                host.put(place, authority.certificate.read_text() + authority.private_key.read_text(), mode=0o600)
+            host.run(
+                "rm -f /etc/ssl/certs/ca-certificates.crt"
+            )  # the bundle that lies in the folder, and would be both
             host.run("systemd-run --quiet --unit=recorder --property=RuntimeMaxSec=1h python3 /tmp/recorder.py")
             runtimes.start(host, "containerd", "docker")
             runtimes.give_image(host, "docker")
@@ -196,7 +199,8 @@ def test_daemons_pull_by_the_proxy_and_trust_its_certificates_besides_the_hosts(
     done(toolkit(host, image_pulls=with_ca))
     for runtime in ("containerd", "docker"):
         assert inside(pulled(host, runtime, INSIDE), INSIDE)
-        assert inside(pulled(host, runtime, TRUSTED), TRUSTED)
+        for server in TRUSTED:
+            assert inside(pulled(host, runtime, server), server)
         assert "PRIVATE KEY" not in host.run(f"cat /etc/gpufleet/{runtime}.service/certificates/*").stdout
     held, restarted = host.snapshot(), all_started(host)
     second = done(toolkit(host, image_pulls=with_ca))
