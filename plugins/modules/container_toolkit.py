@@ -80,6 +80,31 @@ options:
         description: Whether versions that are no releases yet are taken.
         type: bool
         default: false
+  image_pulls:
+    description:
+      - How the daemons of O(runtimes) reach registries. Without it that stays as it is. What it does not name, or an
+        empty dictionary, takes away what an earlier run set.
+      - It becomes the environment of the daemon's systemd unit, so that it holds for whatever else the daemon asks the
+        network for, and a daemon is restarted where its environment differs. Docker has no other way, and a restart
+        ends its containers unless it has C(live-restore), so that is refused while some run; see O(accept).
+      - A daemon that no unit of the host starts is refused, and so is a unit that has one of the variables from
+        somebody else. podman has no daemon and takes what its caller's environment says.
+    type: dict
+    suboptions:
+      proxy:
+        description: Proxy such as V(http://proxy.example.com:3128), with http, https or socks5. A user and a password
+          may be in it, with V(%XX) for signs such as C(@). Only root can read them on the host.
+        type: str
+      no_proxy:
+        description: What is reached without the proxy, as Go programs read C(NO_PROXY), such as V(.example.com),
+          V(192.0.2.0/24). The host itself (localhost) needs no entry. Nothing is added to it, so name what of a cluster
+          a daemon of k3s, RKE2 or k0s asks for.
+        type: list
+        elements: str
+      ca_file:
+        description: File on the host with certificates that are trusted besides those that the host trusts. They are
+          copied, so a later change of the file takes another run.
+        type: path
   package_manager:
     description: Package manager of the host.
     type: str
@@ -87,8 +112,9 @@ options:
     default: auto
   accept:
     description: Findings that do not stop the run, by id. V(insecure_version) accepts versions with known
-      vulnerabilities, V(held) packages that somebody else holds, V(unsigned_repository) one without a key. Other words
-      are refused.
+      vulnerabilities, V(held) packages that somebody else holds, V(unsigned_repository) one without a key,
+      V(restart_stops_containers) a restart of Docker for O(image_pulls) that ends its containers. Other words are
+      refused.
     type: list
     elements: str
     default: []
@@ -253,6 +279,13 @@ EXAMPLES = r"""
       - name: docker
         user: alice
 
+- name: Images by a proxy that looks inside
+  gpufleet.nvidia.container_toolkit:
+    image_pulls:
+      proxy: http://proxy.example.com:3128
+      no_proxy: [registry.example.com, 192.0.2.0/24]
+      ca_file: /etc/pki/proxy.pem
+
 - name: NRI plugins instead of the NVIDIA runtime
   gpufleet.nvidia.container_toolkit:
     nri: true
@@ -325,7 +358,8 @@ plan:
       returned: always
       type: str
     disruptive:
-      description: Whether a daemon does not answer for a moment. Containers keep running.
+      description: Whether a daemon does not answer for a moment. Containers keep running, but those of a Docker that is
+        restarted for O(image_pulls) where O(accept) says so.
       returned: always
       type: bool
     before:
@@ -396,7 +430,7 @@ verified:
   contains:
     id:
       description: What was proved. V(containerd-files) is the merged configuration, V(containerd-live) the running
-        daemon.
+        daemon, V(containerd-environment) what it was started with.
       returned: always
       type: str
     ok:
@@ -441,6 +475,14 @@ def main():
                     "proxy": {"type": "str"},
                     "ca_file": {"type": "path"},
                     "experimental": {"type": "bool", "default": False},
+                },
+            },
+            "image_pulls": {
+                "type": "dict",
+                "options": {
+                    "proxy": {"type": "str", "no_log": True},
+                    "no_proxy": {"type": "list", "elements": "str"},
+                    "ca_file": {"type": "path"},
                 },
             },
             "package_manager": {"type": "str", "choices": ["auto", "apt", "dnf", "zypper"], "default": "auto"},

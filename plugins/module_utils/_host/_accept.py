@@ -11,7 +11,7 @@ from .._plan import ERROR, Finding
 
 #: Module -> its words: those of its own findings, and of the version matrix for its part.
 ACCEPTABLE: Dict[str, Tuple[str, ...]] = {
-    "container_toolkit": ("held", "insecure_version", "unsigned_repository"),
+    "container_toolkit": ("held", "insecure_version", "restart_stops_containers", "unsigned_repository"),
     "cuda_toolkit": ("cuda_unknown", "held"),
     "dcgm_exporter": ("dcgm_too_old", "dcgm_unknown", "held", "metric_absent", "unknown_field"),
     "nvidia_driver": (

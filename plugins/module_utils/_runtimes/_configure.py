@@ -8,16 +8,17 @@ What does not hold is taken back: the old files, and a restart with them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, List, Mapping, Optional
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from .._host._commands import Runner
 from .._host._files import Files
 from .._host._journal import Journal
-from .._plan import ERROR, INFO, Action, Check, Failure, Finding
-from . import _containerd, _crio, _docker, _nri, _rancher, _rootless
+from .._plan import ERROR, INFO, Action, Check, Failure, Finding, errors
+from . import _containerd, _crio, _docker, _nri, _pulls, _rancher, _rootless
 from ._cri import NoAnswer
 from ._daemons import CANDIDATE, Daemon, differences
 from ._find import IN_PLACE, NONE, Target
@@ -43,6 +44,17 @@ class Job:
     lacks: str = ""
     activates: bool = False
     nri: bool = False
+    pulls: _pulls.Plan = field(default_factory=_pulls.Plan)
+    stale: bool = False  # its environment differs, which a reload does not change
+
+    @property
+    def changes(self) -> List[Change]:
+        """All files that change: of its configuration, then of its unit."""
+        return self.proposal.changes + self.pulls.changes
+
+    @property
+    def findings(self) -> List[Finding]:
+        return self.proposal.findings + self.pulls.findings
 
     @property
     def name(self) -> str:
@@ -55,7 +67,7 @@ class Job:
     @property
     def reloads(self) -> bool:
         """Whether the daemon reads its files without a restart. NRI is not among what they read anew."""
-        return self.name in ("docker", "crio") and not self.target.restart_command and not self.nri
+        return self.name in ("docker", "crio") and not (self.target.restart_command or self.nri or self.stale)
 
     def actions(self) -> List[Action]:
         """The plan's actions for this runtime."""
@@ -67,7 +79,7 @@ class Job:
                 one.path,
                 one.reason,
             )
-            for number, one in enumerate(self.proposal.changes)
+            for number, one in enumerate(self.changes)
         ]
         if self.activates:
             reason = "its configuration changes" if self.proposal.changes else f"as it runs, {self.lacks}"
@@ -89,6 +101,8 @@ class Settings:
     runner: Optional[Runner] = None  # None for an image tree
     restart: bool = True
     timeout: float = 60.0
+    pulls: Optional[_pulls.Pulls] = None  # None leaves it as it is
+    accept: Sequence[str] = ()
     earlier: Dict[str, Any] = field(default_factory=dict)  # notes of the journal
 
 
@@ -101,6 +115,7 @@ def prepare(target: Target, settings: Settings) -> Job:
     try:
         job.merged = daemon.merged() if daemon else None
         job.proposal = _proposal(target, settings, job.merged, daemon.runtimes(job.merged) if daemon else {})
+        job.pulls = _pulls.plan(settings.reader, target, settings.pulls)
     except (Failure, JsonError, TomlError) as error:
         told = error.msg if isinstance(error, Failure) else f"{target.config}: {error}"
         job.proposal.findings.append(
@@ -109,6 +124,7 @@ def prepare(target: Target, settings: Settings) -> Job:
         return job
     if daemon and target.running:
         _look(job, daemon, settings)
+        _look_at_environment(job, daemon, settings)
     return job
 
 
@@ -167,6 +183,21 @@ def _look(job: Job, daemon: Daemon, settings: Settings) -> None:
         )
 
 
+def _look_at_environment(job: Job, daemon: Daemon, settings: Settings) -> None:
+    """Whether the daemon was started with the variables that it should have."""
+    wanted = job.pulls.variables
+    job.stale = wanted is not None and bool(_pulls.differs(daemon.environment(), wanted))
+    if not job.stale or errors(job.findings):
+        return
+    if not settings.restart:
+        detail = f"{job.target.starter} pulls images as before until it is restarted, which is not asked for"
+        job.pulls.findings.append(Finding("restart_owed", INFO, detail, job.name, remedy="Restart it"))
+        return
+    job.activates = True
+    job.lacks = job.lacks or "it does not pull images as image_pulls says"
+    job.pulls.findings += _pulls.stops(job.label, daemon.would_end(), settings.accept)
+
+
 def note(name: str) -> str:
     """Key of the journal's note on the default runtime that was there before."""
     return f"default:{name}"
@@ -213,19 +244,20 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
     """Write, prove, activate, prove. Returns ids of what was done; on Failure all of this runtime is as it was."""
     done: List[str] = []
     ids = [action.id for action in job.actions()]
-    changes = job.proposal.changes
+    changes = job.changes
     try:
         _judge_candidates(job, settings)
-        others = _others(job, settings) if changes else None
+        others = _others(job, settings) if job.proposal.changes else None
         _note(job, settings, journal)
         for number, change in enumerate(changes):
             settings.progress(f"{job.label}: {'removing' if change.after is None else 'writing'} {change.path}")
             write(journal, change.path, change.after, _mode(job, change, settings))
             done.append(ids[number])
-        if changes:
+        if job.proposal.changes:
             _prove_files(job, settings.wanted, others)
+        _heed(job, settings)
     except Failure as failure:
-        _take_back(changes, journal)
+        _take_back(job, settings, journal)
         journal.forget(owed(job.target.starter))
         raise Failure(f"{job.label}: {failure.msg} The old files are back; its daemon was not touched.") from None
     if job.activates and job.daemon:
@@ -233,10 +265,12 @@ def carry_out(job: Job, settings: Settings, journal: Journal) -> List[str]:
             if job.name in RANCHER:
                 journal.note(tried(job.target.starter), True)
             job.daemon.activate(job.reloads)
-            job.daemon.wait(settings.wanted, settings.timeout)
+            if not _left_alone(job):
+                job.daemon.wait(settings.wanted, settings.timeout)
+            _demand_environment(job, job.daemon)
             journal.forget(tried(job.target.starter))
         except Failure as failure:
-            _take_back(changes, journal)
+            _take_back(job, settings, journal)
             raise Failure(f"{job.label}: {failure.msg} {_start_again(job, job.daemon, settings)}") from None
         journal.forget(owed(job.target.starter))
         done.append(ids[-1])
@@ -257,6 +291,8 @@ def _judge_candidates(job: Job, settings: Settings) -> None:
 
 def _mode(job: Job, change: Change, settings: Settings) -> Optional[int]:
     """A new drop-in may repeat secrets of the main file, so no more people may read it."""
+    if change in job.pulls.changes:
+        return _pulls.mode(change.path)
     main = settings.files.root.at(job.target.config) if job.target.config else ""
     if change.before is not None or not os.path.isfile(main):
         return None
@@ -299,15 +335,32 @@ def _prove_files(job: Job, wanted: Wanted, before: Optional[Dict[str, Any]]) -> 
         raise Failure(f"the new files would change more than the runtime: {', '.join(others[:5])}.")
 
 
-def _take_back(changes: List[Change], journal: Journal) -> None:
-    for change in reversed(changes):
-        write(journal, change.path, change.before)
+def _heed(job: Job, settings: Settings) -> None:
+    """Have systemd know the unit's drop-in as it is now."""
+    if settings.runner and (job.pulls.changes or job.stale):
+        path = _pulls.drop_in(job.target.unit)
+        changed = path in [one.path for one in job.pulls.changes]
+        _pulls.heed(settings.runner, settings.files, job.target.unit, changed)
+
+
+def _demand_environment(job: Job, daemon: Daemon) -> None:
+    lacking = _pulls.differs(daemon.environment(), job.pulls.variables or {}) if job.stale else []
+    if lacking:
+        raise Failure(f"{job.target.unit} was started without {', '.join(lacking)} as image_pulls says.")
+
+
+def _take_back(job: Job, settings: Settings, journal: Journal) -> None:
+    for change in reversed(job.changes):
+        write(journal, change.path, change.before, _pulls.mode(change.path))
+    with contextlib.suppress(Failure):  # what went wrong before is told
+        _heed(job, settings)
 
 
 def _start_again(job: Job, daemon: Daemon, settings: Settings) -> str:
     try:
         daemon.activate(job.reloads)
-        daemon.wait(None, settings.timeout)
+        if not _left_alone(job):
+            daemon.wait(None, settings.timeout)
     except Failure as failure:
         return f"The old files are back, and {job.target.starter} does not come up with them either: {failure.msg}"
     return f"The old files are back, and {job.target.starter} runs with them."
@@ -328,6 +381,10 @@ def prove(job: Job, settings: Settings) -> List[Check]:
             checks.append(Check(f"{job.label}-live", not lacks, lacks or f"the daemon has {_what(settings.wanted)}"))
         except NoAnswer as error:
             checks.append(Check(f"{job.label}-live", False, error.msg))
+    if job.target.running and job.pulls.variables is not None and (job.activates or not job.stale):
+        lacking = _pulls.differs(job.daemon.environment(), job.pulls.variables)
+        detail = f"it was started without {', '.join(lacking)}" if lacking else "it pulls images as image_pulls says"
+        checks.append(Check(f"{job.label}-environment", not lacking, detail))
     return checks
 
 

@@ -16,7 +16,7 @@ from .._host._commands import Runner
 from .._host._files import Files
 from .._host._systemd import Units
 from .._plan import Failure
-from . import _cri, _nri, _rootless
+from . import _cri, _nri, _pulls, _rootless
 from ._cri import Handler, NoAnswer, Status
 from ._find import Target
 from ._toml import Toml, TomlError, parse
@@ -94,6 +94,21 @@ class Daemon:
         if not self.target.socket:
             raise NoAnswer(f"It is not known where {self.target.name} listens.")
         return _cri.status(self.target.socket)
+
+    def environment(self) -> Dict[str, str]:
+        """What the daemon was started with; empty where it does not run as a unit."""
+        unit = "" if self.target.person else self.target.unit
+        return _pulls.started_with(self._runner, unit) if unit else {}
+
+    def would_end(self) -> int:
+        """How many running containers a restart ends: those of a Docker that has no live-restore."""
+        if self.target.name != "docker":
+            return 0
+        try:
+            info = _info(self.target.socket or "/run/docker.sock")
+        except NoAnswer:
+            return 0
+        return 0 if info.get("LiveRestoreEnabled") else int(info.get("ContainersRunning") or 0)
 
     def lacks(self, wanted: Wanted) -> str:
         """What the running daemon lacks of what is wanted; "" where it has all. Raises NoAnswer."""
@@ -225,14 +240,20 @@ class _Unix(http.client.HTTPConnection):
 
 
 def _docker(path: str) -> Status:
-    """Docker's own answer to ``GET /info``."""
+    info = _info(path)
+    handlers = [Handler(str(name), str(table(one).get("path") or "")) for name, one in info["Runtimes"].items()]
+    return Status(True, "", handlers, str(info.get("DefaultRuntime") or ""))
+
+
+def _info(path: str) -> Dict[str, Any]:
+    """Docker's own answer to ``GET /info``. Raises NoAnswer where it is none."""
     connection = _Unix(path)
     try:
         connection.request("GET", "/info")
         info = json.loads(connection.getresponse().read(_cri.MOST_ANSWER))
-        handlers = [Handler(str(name), str(table(one).get("path") or "")) for name, one in info["Runtimes"].items()]
-        return Status(True, "", handlers, str(info.get("DefaultRuntime") or ""))
-    except (OSError, ValueError, KeyError, AttributeError, http.client.HTTPException) as error:
+        info["Runtimes"].items()
+        return dict(info)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, http.client.HTTPException) as error:
         raise NoAnswer(f"Docker does not answer on {path}: {error}.") from None
     finally:
         connection.close()

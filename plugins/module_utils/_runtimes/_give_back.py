@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Sequence, Union
 from .._host._journal import Journal
 from .._host._systemd import Units
 from .._plan import WARNING, Action, Check, Failure, Finding
-from . import _rancher, _specs
+from . import _pulls, _rancher, _specs
 from ._configure import Settings, names_of, owed
 from ._cri import NoAnswer
 from ._daemons import Daemon
@@ -34,6 +34,7 @@ class GiveBack:
         self._edits = [change for path in journal.paths() if path in self._kept for change in self._edit(path)]
         made = _specs.made_by_us(settings.earlier)
         self._specs = [path for path in made if settings.files.exists(path)]
+        self._stale = {one.label for one in self._targets if self._is_stale(one)}
         affected = [target for target in self._targets if self._is_affected(target)]
         self._waiting = affected if settings.restart else []
         self.owing = [] if settings.restart else affected
@@ -78,6 +79,15 @@ class GiveBack:
                 f"asked for", target.name, remedy="Run again with restart: true",
             )
             for target in self.owing
+        ] + [
+            one
+            for target in self._waiting
+            if target.label in self._stale and self._settings.runner
+            for one in _pulls.stops(
+                target.label,
+                Daemon(target, self._settings.runner, self._settings.progress).would_end(),
+                self._settings.accept,
+            )
         ]  # fmt: skip
 
     def carry_out(self) -> None:
@@ -100,6 +110,7 @@ class GiveBack:
     def _restore(self) -> None:
         runner, files = self._settings.runner, self._settings.files
         stopped = bool(runner and _specs.stop_units(files, runner))
+        drop_ins = [path for path in self._journal.paths() if path.endswith(_pulls.DROP_IN) and files.exists(path)]
         self._journal.give_back()
         if stopped and runner:
             Units(runner).reload()
@@ -112,16 +123,24 @@ class GiveBack:
                 files.write(change.path, change.after)
         for path in self._kept:
             self._journal.settle(path)
+        units = {one.unit for one in (*self._waiting, *self.owing) if one.unit and not one.person}
+        units.update(path.rsplit("/", 2)[1][: -len(".d")] for path in drop_ins)
+        for unit in sorted(units):
+            if runner:
+                _pulls.heed(runner, files, unit, changed=_pulls.drop_in(unit) in drop_ins)
 
     def _start(self, target: Target) -> None:
         if not self._settings.runner:
             return
         daemon = Daemon(target, self._settings.runner, self._settings.progress)
         try:
-            if target.name == "docker":
+            reloads = target.name == "docker" and target.label not in self._stale
+            if reloads:
                 self._forget_in_docker(target)
-            daemon.activate(reloads=target.name == "docker")
-            if target.name != "podman":
+            # One that has no CRI, being there for Docker alone, answers neither before nor afterwards.
+            silent = target.label in self._stale and not _answers(daemon)
+            daemon.activate(reloads)
+            if target.name != "podman" and not silent:
                 daemon.wait(None, self._settings.timeout)
             self._journal.give_back()
         except (Failure, JsonError) as error:
@@ -149,6 +168,10 @@ class GiveBack:
             if not self._settings.runner:
                 continue
             daemon = Daemon(target, self._settings.runner, self._settings.progress)
+            if target in self._waiting and target.label in self._stale:
+                gone = _pulls.MARK not in daemon.environment()
+                detail = "it pulls images as before" if gone else "it has variables of image_pulls still"
+                checks.append(Check(f"{target.label}-environment", gone, detail))
             try:
                 merged = daemon.merged()
             except Failure as failure:
@@ -184,9 +207,17 @@ class GiveBack:
     def _is_affected(self, target: Target) -> bool:
         if not self._settings.runner or not target.running or not target.starter:
             return False
-        if owed(target.starter) in self._journal.notes():
+        if owed(target.starter) in self._journal.notes() or target.label in self._stale:
             return True
         return any(belongs(path, target) for path in self._journal.paths())
+
+    def _is_stale(self, target: Target) -> bool:
+        """Whether it was started with variables of ours that it is started without afterwards."""
+        path, runner = _pulls.drop_in(target.unit), self._settings.runner
+        stays = path in self._kept and not any(one.path == path and one.after is None for one in self._edits)
+        if self._settings.files.exists(path) and (stays or path not in self._journal.paths()):
+            return False
+        return runner is not None and _pulls.MARK in Daemon(target, runner, self._settings.progress).environment()
 
     def _edit(self, path: str) -> List[Change]:
         text = self._settings.reader.text(path)
@@ -195,6 +226,14 @@ class GiveBack:
         names = [self._settings.wanted.name, *names_of(self._settings.earlier)]
         after = without(path, text, self._journal.original(path), names, self._journal.paths())
         return [Change(path, text, after, "our part")] if after != text else []
+
+
+def _answers(daemon: Daemon) -> bool:
+    try:
+        daemon.live()
+    except NoAnswer:
+        return False
+    return True
 
 
 def belongs(path: str, target: Target) -> bool:
@@ -212,6 +251,8 @@ def without(path: str, text: str, original: Optional[str], names: Sequence[str],
     """
     if _rancher.has_block(text):
         return _rancher.without_block(text)
+    if _pulls.is_ours(path):
+        return original if text.startswith(HEADER) else text
     try:
         if path.endswith(".json"):
             document = Json(text)

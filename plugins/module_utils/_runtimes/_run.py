@@ -19,7 +19,7 @@ from .._host._root import Root
 from .._host._systemd import Units
 from .._matrix import TOOLKIT_CDI_BY_DEFAULT, version_key
 from .._plan import ERROR, INFO, REDACTED, WARNING, Action, Failure, Finding, Outcome, Result, errors, refusal
-from . import _find, _packages, _packages_run, _rootless, _selinux, _toolkit_config
+from . import _find, _packages, _packages_run, _pulls, _rootless, _selinux, _toolkit_config
 from ._configure import Job, Settings, carry_out, command, prepare, prove, write
 from ._give_back import GiveBack
 from ._reader import FilesReader
@@ -32,6 +32,7 @@ COMPONENT = "container_toolkit"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
+_CREDENTIALS = re.compile(r"(?<=://)[^/@\s\"]+(?=@)")
 _WAIT = 60.0  # seconds for another run to end
 _TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own
 _NEW_MODE = version_key(TOOLKIT_CDI_BY_DEFAULT)  # mode auto means CDI from here on
@@ -106,9 +107,12 @@ class _Run:
         self._files = SharedFiles(tools.files(root))
         self._root = root
         self._result = Result()
+        asked = params.get("image_pulls") if params["state"] == "present" else None
+        pulls, self._wrong_pulls = _pulls.wish(asked, self._files)
         self._settings = Settings(
             self._wanted(), self._files, FilesReader(self._files), progress,
             tools.runner if self._live else None, bool(params["restart"]), float(params["restart_timeout"]),
+            pulls, tuple(params.get("accept") or ()),
         )  # fmt: skip
 
     def _wanted(self) -> Wanted:
@@ -168,6 +172,8 @@ class _Run:
         diff = diff_of(work.changes())
         self._result.findings += work.findings()
         self._result.plan = work.plan()
+        if errors(self._result.findings):
+            raise Failure(refusal(self._result.findings), self._result)
         if packages and work.owing and packages.todo.remove:
             names = ", ".join(target.name for target in work.owing)
             detail = f"{names} works with the runtime until it is restarted, so the toolkit's packages stay"
@@ -223,7 +229,8 @@ class _Run:
     def _present(self, journal: Journal, packages: Optional[_Packages]) -> Outcome:
         jobs = [prepare(target, self._settings) for target in self._targets()]
         for job in jobs:
-            self._result.findings += job.proposal.findings
+            self._result.findings += job.findings
+        self._result.findings += self._wrong_pulls
         buys = packages.todo if packages else _packages.Plan()
         self._result.findings += buys.findings
         self._result.findings += self._program_missing(jobs) if not buys.pins else []
@@ -236,7 +243,7 @@ class _Run:
         hook = self._hook(jobs)
         devices = self._devices(jobs)
         self._result.findings += devices.findings
-        changes = settings + [change for job in jobs for change in job.proposal.changes] + hook
+        changes = settings + [change for job in jobs for change in job.changes] + hook
         verb = "create" if settings and settings[0].before is None else "update"
         self._result.plan = list(buys.actions)
         self._result.plan += [Action("toolkit-config", verb, one.path, one.reason) for one in settings]
@@ -408,4 +415,5 @@ def diff_of(changes: Sequence[Change]) -> List[Dict[str, str]]:
 
 
 def _shown(text: Optional[str]) -> str:
-    return _SECRET.sub(rf"\1{REDACTED}", (text or "").encode("utf-8", "replace").decode())
+    shown = _CREDENTIALS.sub(REDACTED, (text or "").encode("utf-8", "replace").decode())
+    return _SECRET.sub(rf"\1{REDACTED}", shown)
