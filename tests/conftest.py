@@ -1,13 +1,15 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Writes down which rows of the specification the tests of a run have proved (``--rows-file``)."""
+"""Writes down which rows of the specification the tests of a run have proved (``--rows-file``), and how many faults
+they have injected and got over."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections import defaultdict
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +26,7 @@ _TREE = str(Path(__file__).resolve().parents[1] / "build/collections")
 os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [_TREE, os.environ.get("PYTHONPATH")]))
 
 PROPERTY = "row"
+SURVIVED = "survived"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -46,6 +49,35 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for mark in item.iter_markers("rows"):
         for row in mark.args:
             item.user_properties.append((PROPERTY, row))
+
+
+@pytest.fixture
+def survived(record_property: Callable[[str, object], None]) -> Callable[[str, int], None]:
+    """``survived("kills at API writes", 6)``: how many faults of a kind this test has injected. Counts once it passes,
+    in one line at the end of the run."""
+
+    def record(kind: str, count: int) -> None:
+        record_property(SURVIVED, f"{count} {kind}")
+
+    return record
+
+
+def injected_line(passed: Iterable[pytest.TestReport]) -> str:
+    """The counts of all tests that passed; "" where none injected anything."""
+    counts: Counter[str] = Counter()
+    for report in passed:
+        for name, value in report.user_properties if report.when == "call" else ():
+            if name == SURVIVED:
+                count, _space, kind = str(value).partition(" ")
+                counts[kind] += int(count)
+    told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
+    return f"injected, and all survived: {told}" if told else ""
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    line = injected_line(terminalreporter.getreports("passed"))
+    if line:
+        terminalreporter.write_line(line)
 
 
 def note(rows: dict[str, set[str]], item: pytest.Item) -> None:

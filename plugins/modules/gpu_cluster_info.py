@@ -128,9 +128,16 @@ found:
           returned: always
           type: str
         product:
-          description: Product of the GPUs as feature discovery names it. Empty until it has run.
+          description: Product of the GPUs as feature discovery names it, of one where there are several. Empty until it
+            has run.
           returned: always
           type: str
+        models:
+          description: How many GPUs of each model are on the PCI bus, from Node Feature Discovery. Empty where that
+            does not tell, or may not be read.
+          returned: always
+          type: dict
+          sample: {"A10": 1, "Tesla T4": 2}
         gpus:
           description: GPUs that the hardware has, or -1 while nothing on the node has counted them.
           returned: always

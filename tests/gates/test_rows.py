@@ -67,11 +67,14 @@ TESTS = """
 import pytest
 
 @pytest.mark.rows("S01")
-def test_good():
-    pass
+@pytest.mark.parametrize("count", [2, 3])
+def test_good(count, survived):
+    survived("kills at API writes", count)
+    survived("API faults", 1)
 
 @pytest.mark.rows("S02", "S03")
-def test_bad():
+def test_bad(survived):
+    survived("kills at API writes", 100)
     raise AssertionError
 
 @pytest.mark.rows("S03")
@@ -90,7 +93,9 @@ def test_a_run_writes_down_what_its_tests_proved(tmp_path: Path, workers: list[s
     }.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-q", "--rows-file", "unit.json", "-m", "not long", *workers]
-    assert subprocess.run(command, cwd=tmp_path, capture_output=True, check=False).returncode == 1
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert "\ninjected, and all survived: 2 API faults, 5 kills at API writes\n" in ended.stdout
     here = ["test_it.py"]
     assert json.loads((tmp_path / "unit.json").read_text(encoding="utf-8")) == {
         "passed": {"S01": here},

@@ -1,13 +1,15 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What NFD saw on the machines before any driver ran: nouveau, and NVSwitches that need a fabric manager (S30)."""
+"""What NFD saw on the machines before any driver ran: nouveau, NVSwitches that need a fabric manager, GPUs of several
+models (S30)."""
 
 from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping
 
 from .._plan import ERROR, WARNING, Finding
+from .._stack._facts import by_node, mixed_findings
 from ._world import World, some
 
 NODE = "nfd.node.kubernetes.io/node-name"
@@ -32,7 +34,8 @@ def judge(world: World) -> List[Finding]:
         for fact in (name for name, there in feature["facts"].items() if there and node in gpu):
             seen[fact].append(node)
     inside = world.policy.driver.enabled
-    found = []
+    told = ((str((f["metadata"].get("labels") or {}).get(NODE, "")), f["gpus"]) for f in world.features)
+    found = mixed_findings(world.nodes, by_node(told))
     if seen["nouveau"]:
         who = some(sorted(set(seen["nouveau"])))
         if inside:

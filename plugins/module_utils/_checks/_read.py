@@ -19,7 +19,7 @@ from .._operands._problems import unused_sizes
 from .._operands._types import ClusterFacts
 from .._plan import errors
 from .._policy._model import Policy
-from .._stack._facts import node_facts, read_named, slim_node, with_nodes
+from .._stack._facts import gpus_of, node_facts, read_named, slim_node, with_nodes
 from .._stack._gates import gated
 from .._stack._nodes import read_groups, untolerated_taints
 from .._stack._others import operator_findings
@@ -237,6 +237,7 @@ def _feature(item: Object) -> Object:
     return {
         "metadata": {"name": meta["name"], "namespace": meta["namespace"], "labels": labels},
         "facts": facts_of(item),
+        "gpus": gpus_of(item),
     }
 
 

@@ -24,7 +24,13 @@ from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 
 KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels", "ready_gate")
-LATER_KEYS = ("hidden_gpus",)
+# Keys that come later, and what works until then.
+LATER_KEYS = {
+    "hidden_gpus": "Leave it out, and hide the GPU on its host: name it in NVreg_ExcludedGpus (parameters of "
+    "nvidia_driver), or bind it to vfio-pci. Neither the device plugin nor feature discovery sees it then. "
+    "cluster_policy tells such a node as broken, since its driver sees fewer GPUs than it has: allow for it in "
+    "max_failed_nodes.",
+}
 # Labels that have a key of their own in a group, or that are written from what was found on the node.
 _NOT_AS_LABEL = {
     MIG_CONFIG: "use the key mig",
@@ -75,7 +81,7 @@ class _Reader:
         for key in raw:
             if key in LATER_KEYS:
                 detail = f"is not supported yet: a group takes {', '.join(KEYS)}."
-                self.refuse(str(key), detail, "Leave it out.", "groups.unsupported")
+                self.refuse(str(key), detail, LATER_KEYS[str(key)], "groups.unsupported")
             elif key not in KEYS:
                 near = difflib.get_close_matches(str(key), KEYS, 1)
                 remedy = f"Did you mean {near[0]}?" if near else ""

@@ -126,7 +126,7 @@ def offer(
     boards: Sequence[Board],
     strategy: str,
     config: PluginConfig = NO_CONFIG,
-    compute: Tuple[int, int] = (9, 0),
+    compute: Tuple[int, ...] = (9, 0),
     product: str = "",
 ) -> Offer:
     """What a node with these boards offers. Raises Impossible. ``product`` as in the label, without a suffix."""
@@ -153,7 +153,7 @@ def offer(
     return Offer(resources, _labels(boards, strategy, sharing, product), tuple(notes))
 
 
-def _judge_mps(boards: Sequence[Board], strategy: str, sharing: Sharing, compute: Tuple[int, int]) -> None:
+def _judge_mps(boards: Sequence[Board], strategy: str, sharing: Sharing, compute: Tuple[int, ...]) -> None:
     if strategy == "mixed":
         raise Impossible(
             "MPS does not go with the MIG strategy mixed",

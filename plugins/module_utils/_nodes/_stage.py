@@ -14,6 +14,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 from .._kube._wait import Trouble, diagnose, doing, pod_ready
 from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
 from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
+from ._models import is_mixed, models
 from ._taints import describe, tolerates
 
 Json = Mapping[str, Any]
@@ -350,7 +351,13 @@ def gaps_of(node: Json) -> List[str]:
 def unseen_gpus(node: Json) -> str:
     """GPUs on the PCI bus, where those are known, that the driver does not see; "" when there are none."""
     labels = node["metadata"].get("labels") or {}
-    there, seen = node.get("pciGpus", 0), _number(labels, "nvidia.com/gpu.count")
+    gpus = node.get("pciGpus") or {}
+    there, seen = sum(gpus.values()), _number(labels, "nvidia.com/gpu.count")
+    if is_mixed(gpus):
+        # Feature discovery counts GPUs of one model; what the plugin registered is of all that the driver sees.
+        resource = "nvidia.com/gpu" + _renamed(labels, "nvidia.com/gpu")
+        capacity = (node.get("status") or {}).get("capacity") or {}
+        seen = int(capacity.get(resource) or 0) // _replicas(labels, "nvidia.com/gpu")
     return (
         f"the driver sees {seen} of the node's {there} GPUs" if 0 < seen < there and not has_mig_devices(labels) else ""
     )
@@ -366,10 +373,12 @@ def row(
     labels = node["metadata"].get("labels") or {}
     info = (node.get("status") or {}).get("nodeInfo") or {}
     at = stage(node, pods, daemonsets, events)
+    gpus = node.get("pciGpus") or {}
     return {
         "name": node["metadata"]["name"],
         "product": labels.get("nvidia.com/gpu.product", ""),
-        "gpus": _number(labels, "nvidia.com/gpu.count", -1),
+        "models": models(gpus),
+        "gpus": sum(gpus.values()) if is_mixed(gpus) else _number(labels, "nvidia.com/gpu.count", -1),
         "driver": driver_version(labels),
         "mig": mig_text(labels),
         "allocatable": offers(node),
@@ -393,7 +402,7 @@ def rows(
         by_node.setdefault(str((pod.get("spec") or {}).get("nodeName") or ""), []).append(pod)
     known = list(daemonsets)
     # Where the PCI bus is known, labels that tell of a GPU are no proof of one.
-    mine = [n for n in nodes if is_gpu_node(n["metadata"].get("labels") or {}) and n.get("pciGpus") != 0]
+    mine = [n for n in nodes if is_gpu_node(n["metadata"].get("labels") or {}) and n.get("pciGpus") != {}]
     found = [row(node, by_node.get(node["metadata"]["name"], []), known, events) for node in mine]
     return sorted(found, key=lambda one: str(one["name"]))
 

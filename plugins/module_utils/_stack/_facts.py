@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
 from .._nodes._causes import names
 from .._nodes._keys import has_gpu
+from .._nodes._models import Gpus, is_mixed, models_text
 from .._nodes._runtimes import detect
 from .._operands._build import content_hash
 from .._operands._problems import named_by
@@ -59,34 +61,43 @@ def _shared(texts: Mapping[str, str]) -> Dict[str, str]:
     return {sys.intern(key): sys.intern(value) for key, value in texts.items()}
 
 
-def pci_gpus(connection: Connection) -> Dict[str, int]:
+def pci_gpus(connection: Connection) -> Dict[str, Gpus]:
     """NVIDIA GPUs that NFD's workers see on the PCI bus, by node: what the hardware has, whatever the driver sees."""
-    found: Dict[str, int] = {}
-    for item in list_objects(connection, "NodeFeature", optional=True, keep=_counted).items:
-        if item["gpus"] is not None:
-            found[item["node"]] = max(item["gpus"], found.get(item["node"], 0))
+
+    def counted(feature: Object) -> Object:
+        return {"node": (feature["metadata"].get("labels") or {}).get(NFD_NODE, ""), "gpus": gpus_of(feature)}
+
+    items = list_objects(connection, "NodeFeature", optional=True, keep=counted).items
+    return by_node((item["node"], item["gpus"]) for item in items)
+
+
+def by_node(told: Iterable[Tuple[str, Optional[Gpus]]]) -> Dict[str, Gpus]:
+    """What :func:`gpus_of` found, by node: of several NodeFeatures of a node the one that tells of most GPUs."""
+    found: Dict[str, Gpus] = {}
+    for node, gpus in told:
+        if gpus is not None and sum(gpus.values()) >= sum(found.get(node, {}).values()):
+            found[node] = gpus
     return found
 
 
-def _counted(feature: Object) -> Object:
-    """A NodeFeature cut down to its node and how many GPUs (3D or VGA controllers of NVIDIA) it tells of; None where
-    it is not about PCI."""
+def gpus_of(feature: Mapping[str, Any]) -> Optional[Gpus]:
+    """How many GPUs (3D or VGA controllers of NVIDIA) of each PCI device id a NodeFeature tells of; None where it is
+    not about PCI."""
     instances = ((feature.get("spec") or {}).get("features") or {}).get("instances") or {}
     devices = [e.get("attributes") or {} for e in (instances.get("pci.device") or {}).get("elements") or []]
     gpus = [d for d in devices if d.get("vendor") == "10de" and d.get("class") in ("0300", "0302")]
-    node = (feature["metadata"].get("labels") or {}).get(NFD_NODE, "")
-    return {"node": node, "gpus": len(gpus) if devices else None}
+    return dict(Counter(sys.intern(str(d.get("device", "")).lower()) for d in gpus)) if devices else None
 
 
-def with_hardware(nodes: Sequence[Object], gpus: Mapping[str, int]) -> List[Object]:
-    """The same nodes, each with the number of GPUs on its PCI bus where that is known."""
+def with_hardware(nodes: Sequence[Object], gpus: Mapping[str, Gpus]) -> List[Object]:
+    """The same nodes, each with the GPUs on its PCI bus where those are known."""
     return [dict(node, pciGpus=gpus[name]) if (name := node["metadata"]["name"]) in gpus else node for node in nodes]
 
 
-def without_gpus(nodes: Sequence[Object], gpus: Mapping[str, int]) -> List[str]:
+def without_gpus(nodes: Sequence[Object], gpus: Mapping[str, Gpus]) -> List[str]:
     """Nodes whose labels tell of a GPU, and of which NFD's own list of PCI devices has none (P115)."""
     names = [str(node["metadata"]["name"]) for node in nodes if has_gpu(node["metadata"].get("labels") or {})]
-    return sorted(name for name in names if gpus.get(name) == 0)
+    return sorted(name for name in names if name in gpus and not gpus[name])
 
 
 def no_gpu_findings(found: Sequence[str]) -> List[Finding]:
@@ -96,6 +107,22 @@ def no_gpu_findings(found: Sequence[str]) -> List[Finding]:
     detail = "has a label of NFD that tells of an NVIDIA GPU, and there is none on its PCI bus: it is not served"
     remedy = "Take the label away, or have NFD's worker label devices of the classes 0300 and 0302 alone."
     return [Finding("nodes.no-gpu", WARNING, detail, names(found), remedy=remedy)]
+
+
+def mixed_findings(nodes: Iterable[Mapping[str, Any]], gpus: Mapping[str, Gpus]) -> List[Finding]:
+    """Nodes with several models: labels that a pod selects by are true of one of them only (P111)."""
+    found: Dict[str, List[str]] = {}
+    for name in sorted(str(node["metadata"]["name"]) for node in nodes):
+        if is_mixed(gpus.get(name, {})):
+            found.setdefault(models_text(gpus[name]), []).append(name)
+    detail = "has GPUs of several models ({}): the labels of GPU feature discovery (product, memory, count) tell of "
+    detail += "one of them, and a pod that asks for a GPU gets any"
+    remedy = "Give such nodes a label of their own through node_groups (selector kubernetes.io/hostname) and have pods "
+    remedy += "select that, not product or memory. Where it matters which GPU a pod gets, keep one model a node."
+    return [
+        Finding("nodes.mixed-models", WARNING, detail.format(text), names(found[text]), remedy=remedy)
+        for text in sorted(found)
+    ]
 
 
 def node_facts(node: Mapping[str, Any]) -> NodeFacts:

@@ -12,10 +12,11 @@ from .._kube._lists import list_objects
 from .._kube._logs import with_last_words
 from .._kube._resources import Object, ours
 from .._nodes._gate import prove, refusal_findings
+from .._nodes._models import Gpus
 from .._nodes._stage import rows
 from .._plan import Failure, Finding, Result
 from ._conditions import summary, waiting_operands
-from ._facts import no_gpu_findings, pci_gpus, read_nodes, with_hardware, without_gpus
+from ._facts import mixed_findings, no_gpu_findings, pci_gpus, read_nodes, with_hardware, without_gpus
 from ._gates import read_failed
 from ._lease import read_runs, runs_text
 from ._others import runs_operator, second_nfd
@@ -63,7 +64,7 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
 
 def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
-    hardware: Dict[str, int] = _allowed(lambda: pci_gpus(connection), {})
+    hardware: Dict[str, Gpus] = _allowed(lambda: pci_gpus(connection), {})
     nodes = with_hardware(read_nodes(connection), hardware)
     pods = list_objects(connection, "Pod", namespace).items
     daemonsets = list_objects(connection, "DaemonSet", namespace).items
@@ -76,6 +77,7 @@ def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> 
     refusing = prove(pods, _allowed(lambda: read_failed(connection), [])).refusing
     seconds: List[Finding] = _allowed(lambda: second_nfd(connection), [])
     told = [*_unserved(nodes), *seconds, *refusal_findings(refusing), *no_gpu_findings(without_gpus(nodes, hardware))]
+    told += mixed_findings(nodes, hardware)
     result = InfoResult(findings=[*told, *policies.findings])
     result.found = {
         "manager": _manager(request, daemonsets),

@@ -20,12 +20,13 @@ from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
 from .._nodes._labels import has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
+from .._nodes._models import Gpus
 from .._nodes._runtimes import RUNTIME_LABEL, split
 from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
-from ._facts import no_gpu_findings, node_facts, pci_gpus, slim_node, without_gpus
+from ._facts import mixed_findings, no_gpu_findings, node_facts, pci_gpus, slim_node, without_gpus
 from ._gates import gates_of, read_proof
 from ._journal import Journal
 from ._request import Request
@@ -114,6 +115,14 @@ class NodePlanner:
         self.driverless: Collection[str] = ()
         #: Nodes with a label that tells of a GPU, and without one on their PCI bus.
         self.gpuless: Collection[str] = ()
+        #: GPUs on the PCI bus of nodes, once they were looked at.
+        self.hardware: Mapping[str, Gpus] = {}
+        self.looked = False
+
+    def look(self, nodes: Sequence[Object]) -> List[Finding]:
+        """Read what NFD found on the PCI bus of all nodes, a long list; what it tells of these nodes."""
+        self.hardware, self.looked = pci_gpus(self.request.connection), True
+        return mixed_findings(nodes, self.hardware)
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
@@ -124,8 +133,9 @@ class NodePlanner:
         changes = self._changes(nodes, wanted)
         if self.policy is not None and any(change.is_new for change in changes):
             # The list of all that NFD found is long: it is read when a node is to be served that was not before.
-            self.gpuless = without_gpus(nodes, pci_gpus(self.request.connection))
-            findings = findings + no_gpu_findings(self.gpuless)
+            mixed = self.look(nodes)
+            self.gpuless = without_gpus(nodes, self.hardware)
+            findings = findings + no_gpu_findings(self.gpuless) + mixed
             changes = self._changes(nodes, wanted) if self.gpuless else changes
         if any(change.touches_mig for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items

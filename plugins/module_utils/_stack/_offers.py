@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 from .._nodes._keys import MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, has_mig_devices, mig_capable, serves
+from .._nodes._models import Gpus, is_mixed, lowest_compute, models_text
 from .._nodes._predict import Board, Impossible, Offer, board_name, boards_of, device_ids, offer
 from .._operands._device_plugin import plugin_env
 from .._operands._mig_configs import layouts
@@ -73,15 +74,20 @@ class Offers:
             if config.sharing.kind == TIME_SLICING and policy.device_plugin.config.data is None:
                 self.findings.append(no_isolation(f"ConfigMap {policy.device_plugin.config.name}", name))
 
-    def of_nodes(self, nodes: Iterable[Tuple[str, Labels, Labels]]) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
-        """Predictions of nodes given as name, labels now, labels after the run; and what cannot be."""
+    def of_nodes(
+        self, nodes: Iterable[Tuple[str, Labels, Labels]], hardware: Mapping[str, Gpus]
+    ) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
+        """Predictions of nodes given as name, labels now, labels after the run; and what cannot be.
+
+        ``hardware``: GPUs on the PCI bus of the nodes of which that is known.
+        """
         found: Dict[str, NodeOffer] = {}
         for name, now, after in nodes:
             if serves(after):
-                found[name] = self._of(name, now, after)
+                found[name] = self._of(name, now, after, hardware.get(name, {}))
         return found, [*self.findings, *_impossible(found.values())]
 
-    def _of(self, name: str, now: Labels, after: Labels) -> NodeOffer:
+    def _of(self, name: str, now: Labels, after: Labels, gpus: Gpus) -> NodeOffer:
         chosen = after.get(PLUGIN_CONFIG) or self.policy.device_plugin.config.default
         config = self.configs.get(chosen, PluginConfig())
         strategy = self.policy.mig_strategy or config.mig_strategy or "none"
@@ -92,7 +98,22 @@ class Offers:
             known = ", ".join(sorted(self.configs)) or "none"
             reason = f"the label {PLUGIN_CONFIG} is {chosen}, which no configuration is named ({known})"
             return replace(made, problem=reason, remedy="Correct the label, or add the configuration")
-        return self._counted(made, now)
+        return self._of_models(made, now, gpus) if is_mixed(gpus) else self._counted(made, now)
+
+    def _of_models(self, made: NodeOffer, labels: Labels, gpus: Gpus) -> NodeOffer:
+        """Of a node with several models, whose labels tell of one: all GPUs, as long as MIG has no part in it."""
+        entries = self.layouts.get(made.layout, ({"mig-enabled": True},)) if made.layout else ()
+        sliced = has_mig_devices(labels) or any(entry.get("mig-enabled") for entry in entries)
+        if sliced and (made.strategy != "none" or made.plugin.sharing.kind):
+            text = f"it has GPUs of several models ({models_text(gpus)}), of which MIG makes different things"
+            return replace(made, unknown=text)
+        if not _number(labels, "nvidia.com/gpu.count"):
+            return replace(made, unknown="nothing on the node has counted its GPUs yet")
+        boards: List[Board] = [None] * sum(gpus.values())
+        try:
+            return replace(made, offer=offer(boards, made.strategy, made.plugin, lowest_compute(gpus)))
+        except Impossible as error:
+            return replace(made, problem=str(error), remedy=error.remedy)
 
     def _counted(self, made: NodeOffer, labels: Labels) -> NodeOffer:
         product, memory = labels.get("nvidia.com/gpu.product", ""), _number(labels, "nvidia.com/gpu.memory")

@@ -42,7 +42,6 @@ from ._facts import (
     DRIVER_DAEMONSET,
     driver_daemonsets,
     node_facts,
-    pci_gpus,
     read_named,
     read_nodes,
     slim_node,
@@ -406,9 +405,12 @@ class StackRun:
             self.predictor = Offers(self.policy, self._plugin_configs(), self.strict_configs)
         after = {change.name: change.labels_after() for change in changes}
         nodes = [(str(node["metadata"]["name"]), node["metadata"]["labels"]) for node in self.nodes]
-        self.offers, findings = self.predictor.of_nodes(
-            (name, labels, after.get(name, labels)) for name, labels in nodes
-        )
+        triples = [(name, labels, after.get(name, labels)) for name, labels in nodes]
+        self.offers, findings = self.predictor.of_nodes(triples, self.planner.hardware)
+        if not self.planner.looked and any(self._unlike_computed(node) for node in self.nodes):
+            # Something changes, something is broken, or a node has GPUs that its labels do not tell of.
+            self.journal.add_findings(self.planner.look(self.nodes))
+            self.offers, findings = self.predictor.of_nodes(triples, self.planner.hardware)
         self.journal.add_findings(findings)
 
     def _plugin_configs(self) -> Optional[Mapping[str, str]]:
@@ -554,9 +556,13 @@ class StackRun:
         if not self.policy.device_plugin.enabled:
             return
         names = {str(node["metadata"]["name"]) for node in self.nodes if serves(_labels(node))}
-        if self.journal.done and names and self.request.everywhere:
+        if self.journal.done and self.request.everywhere and not names <= set(self.planner.hardware):
             # A list of all that NFD found is long: it is read when something changed, not when nothing did.
-            self.verdicts.hardware = pci_gpus(self.connection)
+            mixed = self.planner.look(self.nodes)
+            self.journal.add_findings(mixed)
+            if mixed:
+                self._predict([])
+        self.verdicts.hardware = self.planner.hardware
         self.verdicts.unlike = self._unlike_computed
         mine = [node for node in with_hardware(self.nodes, self.verdicts.hardware) if node["metadata"]["name"] in names]
         if any(gaps_of(node) or not node_ready(node) or self._unlike_computed(node) for node in mine):
@@ -631,7 +637,7 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=[self._row(row) for row in rows(self.nodes) if row["name"] not in self.planner.gpuless],
+            nodes=[self._row(row) for row in rows(with_hardware(self.nodes, self.planner.hardware))],
         )
         if self.whole:
             self.journal.found["status"] = self._status()

@@ -19,6 +19,7 @@ from .._kube._resources import Object, ref
 from .._kube._wait import Judge, Scene, diagnose, pod_ready
 from .._nodes._causes import FINAL, LONG, MOMENT, SILENT, cause_of, names
 from .._nodes._keys import has_features
+from .._nodes._models import Gpus
 from .._nodes._stage import (
     ALLOCATABLE,
     OPERAND_APPS,
@@ -57,7 +58,7 @@ class Verdicts(Judge):
         now: Callable[[], float] = time.time,
     ) -> None:
         self.failed: Dict[str, Stage] = {}
-        self.hardware: Mapping[str, int] = {}  # GPUs on the PCI bus, by node
+        self.hardware: Mapping[str, Gpus] = {}  # GPUs on the PCI bus, by node
         # How what a node offers differs from what was computed for it; None where nothing was.
         self.unlike: Callable[[Object], Optional[str]] = lambda node: None
         self.layers = layers

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -179,7 +180,9 @@ print(killed)
 
 
 @pytest.mark.parametrize(("state", "host"), [("present", "debian12"), ("absent", "debian13")], indirect=["host"])
-def test_a_run_killed_at_any_step_is_finished_by_the_next_and_given_back(library: Host, state: str) -> None:
+def test_a_run_killed_at_any_step_is_finished_by_the_next_and_given_back(
+    library: Host, state: str, survived: Callable[[str, int], None]
+) -> None:
     before = library.snapshot()
     component(library, "present")
     steps = int(component(library, "absent").stdout)
@@ -189,5 +192,7 @@ def test_a_run_killed_at_any_step_is_finished_by_the_next_and_given_back(library
     assert steps >= 15
     library.put("/tmp/killer.py", KILLER)
     command = f"PYTHONPATH={LIBRARY} python3 -B /tmp/killer.py {state} {steps}"
-    assert int(library.run(command, timeout=400).stdout) == steps
+    killed = int(library.run(command, timeout=400).stdout)
+    survived("kills at steps on a host", killed)
+    assert killed == steps
     assert differences(before, library.snapshot()) == []

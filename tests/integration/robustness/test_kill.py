@@ -204,18 +204,21 @@ def kill_everywhere(site: Site, phase: str, count: int | None) -> int:
 @pytest.mark.parametrize(
     "phase", ["apply", pytest.param("change", marks=pytest.mark.long), pytest.param("removal", marks=pytest.mark.long)]
 )
-def test_a_run_that_is_killed_at_a_write_is_ended_by_the_next(phase: str, site: Site) -> None:
+def test_a_run_that_is_killed_at_a_write_is_ended_by_the_next(
+    phase: str, site: Site, survived: Callable[[str, int], None]
+) -> None:
     site.injected = 0
     assert kill_everywhere(site, phase, 3) == 6
+    survived(f"kills at API writes ({phase})", site.injected)
     assert site.injected == 6
 
 
 @pytest.mark.long
 @pytest.mark.parametrize(("phase", "least"), [("apply", 80), ("change", 10), ("removal", 80)])
 def test_a_run_that_is_killed_at_any_write_is_ended_by_the_next(
-    phase: str, least: int, site: Site, record_testsuite_property: Callable[[str, object], None]
+    phase: str, least: int, site: Site, survived: Callable[[str, int], None]
 ) -> None:
     site.injected = 0
     expected = kill_everywhere(site, phase, None)
-    record_testsuite_property(f"kills in {phase}", site.injected)
+    survived(f"kills at API writes ({phase})", site.injected)
     assert site.injected == expected >= least

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import pytest
 
@@ -59,23 +59,34 @@ def nodes(fleet: Fleet) -> list[dict[str, object]]:
 
 
 @pytest.mark.long
-def test_a_whole_life_is_survived_among_faults_of_every_kind(facts: Fleet, proxy: FaultProxy) -> None:
-    assert soak(facts, proxy, 0.2, 1, ({}, CHANGED)) >= 25
+def test_a_whole_life_is_survived_among_faults_of_every_kind(
+    facts: Fleet, proxy: FaultProxy, survived: Callable[[str, int], None]
+) -> None:
+    met = soak(facts, proxy, 0.2, 1, ({}, CHANGED))
+    survived("API faults in a life of the stack", met)
+    assert met >= 25
     assert set(proxy.injected) == set(PASSING)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", [2, 3])
-def test_a_whole_life_is_survived_among_many_more_faults(seed: int, facts: Fleet, proxy: FaultProxy) -> None:
-    assert soak(facts, proxy, 0.25, seed, ({}, {}, CHANGED, CHANGED, {})) >= 60
+def test_a_whole_life_is_survived_among_many_more_faults(
+    seed: int, facts: Fleet, proxy: FaultProxy, survived: Callable[[str, int], None]
+) -> None:
+    met = soak(facts, proxy, 0.25, seed, ({}, {}, CHANGED, CHANGED, {}))
+    survived("API faults in a life of the stack", met)
+    assert met >= 60
 
 
 @pytest.mark.parametrize("kind", [kind for kind in PASSING if kind not in ("gone", "stale", "409")])
-def test_three_faults_of_a_kind_in_a_row_are_survived(kind: str, facts: Fleet, proxy: FaultProxy) -> None:
+def test_three_faults_of_a_kind_in_a_row_are_survived(
+    kind: str, facts: Fleet, proxy: FaultProxy, survived: Callable[[str, int], None]
+) -> None:
     connection = Connection.open({"kubeconfig": str(proxy.kubeconfig), "request_timeout": 5})
     assert connection.get(path("Namespace"), {"limit": 5})["items"]
     proxy.choose = First(kind, 3)
     assert connection.get(path("Namespace"), {"limit": 5})["items"]
+    survived("API faults at one request", sum(proxy.injected.values()))
     assert proxy.injected == {kind: 3} if kind != "slow" else {kind: 1}
 
 

@@ -193,10 +193,14 @@ def labels(gpus: list[Gpu], strategy: str, config: PluginConfig, driver: str, ma
     if mps and on:
         raise PluginError("failed to generate MPS capability: MPS is not supported on MIG-enabled GPUs")
     out[f"{P}mps.capable"] = str(mps).lower()
-    # Boards: MIG-enabled ones first, the others of the same name overwrite them.
-    for gpu in (*on, *(g for g in gpus if not g.mig_enabled)):
-        same = sum(1 for g in gpus if g.product.name == gpu.product.name)
-        out |= _gpu_labels(f"{P}gpu", gpu.product, same, config, "nvidia.com/gpu", shareable=not gpu.mig_enabled)
+    # Boards: MIG-enabled ones first, the others of the same name overwrite them. Of several names one wins: by chance
+    # in life, the first here.
+    for name in reversed(dict.fromkeys(g.product.name for g in gpus)):
+        same = [g for g in gpus if g.product.name == name]
+        for gpu in sorted(same, key=lambda g: not g.mig_enabled):
+            out |= _gpu_labels(
+                f"{P}gpu", gpu.product, len(same), config, "nvidia.com/gpu", shareable=not gpu.mig_enabled
+            )
     if strategy != "none":
         out[f"{P}mig.strategy"] = strategy
     if strategy == "single" and on:

@@ -83,6 +83,12 @@ def _group(path: Path, row: dict[str, Any]) -> dict[str, Any]:
         raise FleetError(f"{where}: product {group.get('product')!r} is not one of {', '.join(PRODUCTS)}")
     if group.get("product") and not group.get("gpus"):
         raise FleetError(f"{where}: gpus is missing")
+    group["others"] = tuple((str(name), int(count)) for name, count in (group.get("others") or {}).items())
+    strange = [name for name, _count in group["others"] if name not in PRODUCTS]
+    if strange:
+        raise FleetError(f"{where}: others: {strange[0]!r} is not one of {', '.join(PRODUCTS)}")
+    if group["others"] and not group.get("gpus"):
+        raise FleetError(f"{where}: others come after gpus of a product, which are missing")
     product = PRODUCTS.get(group.get("product", ""))
     for instance in group.get("mig", ()):
         if product is None or product.profile(instance) is None:

@@ -53,6 +53,7 @@ class NodeSpec:
     name: str
     product: str = ""
     gpus: int = 0
+    others: tuple[tuple[str, int], ...] = ()  # GPUs of other products, after those: product and how many
     os: str = "ubuntu24.04"
     kernel: str = "6.8.0-60-generic"
     runtime: str = "containerd://2.2.3"
@@ -124,10 +125,11 @@ class Node:
         self.version = 0
         self.labels: dict[str, str] = dict(spec.labels)
         self.obj: Object = {}
-        product = PRODUCTS[spec.product] if spec.product else None
+        kinds = ((spec.product, spec.gpus), *spec.others) if spec.product else ()
+        products = [PRODUCTS[name] for name, count in kinds for _one in range(count)]
         space = uuid.uuid5(uuid.NAMESPACE_DNS, spec.name)
-        self.gpus = [Gpu(i, f"GPU-{uuid.uuid5(space, str(i))}", product) for i in range(spec.gpus)] if product else []
-        for gpu in self.gpus:
+        self.gpus = [Gpu(i, f"GPU-{uuid.uuid5(space, str(i))}", product) for i, product in enumerate(products)]
+        for gpu in self.gpus[: spec.gpus]:
             if spec.mig:
                 gpu.mig_enabled, gpu.instances = True, list(spec.mig)
         self.modules: set[str] = {"overlay", "br_netfilter", "nf_conntrack"}
@@ -173,7 +175,7 @@ class Node:
             self.driver_root = spec.driver_folder
         if spec.own_plugin:
             self.plugin_uid = "the host's own"
-            self.offered = {"nvidia.com/gpu": spec.gpus}
+            self.offered = {"nvidia.com/gpu": len(self.gpus)}
             self.healthy = dict(self.offered)
         if spec.host_toolkit:
             for handler in (spec.handler, f"{spec.handler}-cdi", f"{spec.handler}-legacy"):

@@ -18,6 +18,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
     _discovery,
     _fits,
     _kernels,
+    _machines,
     _quotas,
     _rights,
     _rivals,
@@ -28,7 +29,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks import (
     _workloads,
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._preflight import SHOWN, table, worst
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._read import Reader
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._read import Reader, _feature
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._world import Workload, World
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._rights import Right, given_away
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import build
@@ -356,3 +357,16 @@ def test_the_table_has_a_line_for_each_check_and_the_worst_first() -> None:
     assert lines[-2:] == ["second  info    ... and 1 more", f"1 error, {SHOWN} notes"]
     assert worst([*many, bad]) == "error"
     assert table([("first", [])])[-1] == "nothing stands in the way"
+
+
+@pytest.mark.rows("P111", "S30")
+def test_nodes_with_gpus_of_several_models_are_told_before_the_first_run() -> None:
+    def feature(node: str, *devices: str) -> dict[str, Any]:
+        elements = [{"attributes": {"vendor": "10de", "class": "0302", "device": device}} for device in devices]
+        meta = {"name": node, "namespace": "nfd", "labels": {_machines.NODE: node}}
+        features = {"instances": {"pci.device": {"elements": elements}}}
+        return _feature({"metadata": meta, "spec": {"features": features}})
+
+    features = [feature("gpu-0", "1eb8", "1eb8"), feature("gpu-1", "1eb8", "2236"), feature("gone", "1eb8", "2236")]
+    (finding,) = _machines.judge(world({}, live_node(), live_node("gpu-1"), features=features))
+    assert (finding.id, finding.severity, finding.target) == ("nodes.mixed-models", "warning", "node gpu-1")

@@ -21,6 +21,7 @@ from .machine import KERNEL, said
 JOURNAL = "/var/lib/gpufleet/nvidia_driver/journal.jsonl"
 MODULE = f"lib/modules/{KERNEL}/updates/dkms/nvidia.ko"
 PERSISTENCED = "nvidia-persistenced.service"
+KILLS = "ends of a driver's run at a step"
 Stop = Callable[[str], BaseException]
 
 
@@ -104,7 +105,13 @@ def moving(host: DebianHost) -> dict[str, str]:
     return found
 
 
-def every_kill(fresh: Callable[[], DebianHost], moment: str, of_journal: bool = False, each: int = 1) -> set[str]:
+def every_kill(
+    fresh: Callable[[], DebianHost],
+    survived: Callable[[str, int], None],
+    moment: str,
+    of_journal: bool = False,
+    each: int = 1,
+) -> set[str]:
     """Kill an upgrade at ``each`` of its steps, and see what is there and that the next run ends it."""
     total = stopped_at(fresh(), 10_000, moment, Killed, of_journal)
     assert total > 15
@@ -117,17 +124,22 @@ def every_kill(fresh: Callable[[], DebianHost], moment: str, of_journal: bool = 
             assert moving(host) == {"from": OLD, "to": NEW}
         ended.add(version)
         converges(host)
+    survived(KILLS, len(range(2, total + 1, each)))
     return ended
 
 
-def test_a_run_that_is_killed_leaves_one_driver_and_is_ended_by_the_next(fresh: Callable[[], DebianHost]) -> None:
-    assert every_kill(fresh, "after", each=4) == {OLD, NEW}
+def test_a_run_that_is_killed_leaves_one_driver_and_is_ended_by_the_next(
+    fresh: Callable[[], DebianHost], survived: Callable[[str, int], None]
+) -> None:
+    assert every_kill(fresh, survived, "after", each=4) == {OLD, NEW}
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("moment", ["before", "after"])
-def test_so_does_a_kill_around_every_command_and_every_write(fresh: Callable[[], DebianHost], moment: str) -> None:
-    assert every_kill(fresh, moment, of_journal=True) == {OLD, NEW}
+def test_so_does_a_kill_around_every_command_and_every_write(
+    fresh: Callable[[], DebianHost], moment: str, survived: Callable[[str, int], None]
+) -> None:
+    assert every_kill(fresh, survived, moment, of_journal=True) == {OLD, NEW}
 
 
 def fails(what: str) -> BaseException:
@@ -158,7 +170,9 @@ def test_so_does_every_command_that_fails(fresh: Callable[[], DebianHost]) -> No
 
 @pytest.mark.long
 @pytest.mark.rows("H060")
-def test_a_removal_that_is_killed_at_any_step_is_ended_by_the_next(fresh: Callable[[], DebianHost]) -> None:
+def test_a_removal_that_is_killed_at_any_step_is_ended_by_the_next(
+    fresh: Callable[[], DebianHost], survived: Callable[[str, int], None]
+) -> None:
     def installed() -> DebianHost:
         host = fresh()
         host.go(state="absent", accept=["not_ours"])
@@ -175,6 +189,7 @@ def test_a_removal_that_is_killed_at_any_step_is_ended_by_the_next(fresh: Callab
         assert (host.held, host.modules, host.masked) == (set(), {}, set())
         assert not (host.root / "var/lib/gpufleet").exists()
         assert host.text("/etc/modprobe.d/gpufleet-nouveau.conf") == "# of an earlier release\n"
+    survived(KILLS, total)
 
 
 def dies(host: DebianHost, after: int, then: int) -> None:

@@ -155,6 +155,8 @@ def test_keys_of_later_releases_are_refused_by_name() -> None:
     (finding,) = parse_groups([{"name": "a", "hidden_gpus": {}}])[1]
     assert (finding.id, finding.path) == ("groups.unsupported", "node_groups[0].hidden_gpus")
     assert "not supported yet" in finding.detail
+    for word in ("on its host", "NVreg_ExcludedGpus", "vfio-pci", "max_failed_nodes"):
+        assert word in finding.remedy
 
 
 @pytest.mark.parametrize(

@@ -337,6 +337,7 @@ def test_the_row_of_a_node() -> None:
     assert row(one, ALL, DAEMONSETS) == {
         "name": "n",
         "product": "NVIDIA-H100-80GB-HBM3",
+        "models": {},
         "gpus": 8,
         "driver": "595.91.07",
         "mig": "all-disabled",

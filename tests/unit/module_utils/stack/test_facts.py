@@ -13,6 +13,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts impo
     cluster_runtime,
     driver_daemonsets,
     driver_os,
+    mixed_findings,
     node_facts,
     pci_gpus,
     slim_node,
@@ -89,16 +90,29 @@ def test_nodes_are_in_the_order_of_their_names_whatever_order_they_were_listed_i
 
 @pytest.mark.rows("S39")
 def test_the_hardware_is_what_nfd_sees_on_the_pci_bus() -> None:
-    def feature(node: str, *devices: tuple[str, str]) -> dict[str, Any]:
-        elements = [{"attributes": {"vendor": vendor, "class": kind}} for vendor, kind in devices]
+    def feature(node: str, *devices: tuple[str, str, str]) -> dict[str, Any]:
+        elements = [{"attributes": dict(zip(("vendor", "class", "device"), d, strict=True))} for d in devices]
         features = {"instances": {"pci.device": {"elements": elements}}}
         return {"metadata": {"labels": {NFD_NODE: node}}, "spec": {"features": features}}
 
-    gpu, bridge, other = ("10de", "0302"), ("10de", "0680"), ("8086", "0300")
-    items = [feature("a", gpu, gpu, bridge, other), feature("a", gpu), feature("b", ("10de", "0300")), feature("c")]
+    gpu, bridge, other = ("10de", "0302", "20B2"), ("10de", "0680", "1af1"), ("8086", "0300", "1eb8")
+    t4 = ("10de", "0300", "1eb8")
+    items = [feature("a", gpu, gpu, bridge, t4, other), feature("a", gpu), feature("b", t4), feature("c")]
     items.append(feature("d", bridge))
     connection, _transport, _pauses = connect(FakeReply(200, {"metadata": {}, "items": items}))
     found = pci_gpus(connection)
-    assert found == {"a": 2, "b": 1, "d": 0}, "c tells nothing of PCI devices"
+    assert found == {"a": {"20b2": 2, "1eb8": 1}, "b": {"1eb8": 1}, "d": {}}, "c tells nothing of PCI devices"
     nodes = with_hardware([{"metadata": {"name": "a"}}, {"metadata": {"name": "z"}}], found)
-    assert [node.get("pciGpus") for node in nodes] == [2, None]
+    assert [node.get("pciGpus") for node in nodes] == [{"20b2": 2, "1eb8": 1}, None]
+
+
+@pytest.mark.rows("P111")
+def test_nodes_with_gpus_of_several_models_are_told_by_their_models() -> None:
+    mixed = {"1eb8": 2, "2236": 1}
+    buses = {"a": mixed, "b": {"1eb8": 3}, "c": mixed, "d": {"20b1": 1, "20f1": 1}, "e": {"2abc": 1, "1eb8": 1}}
+    first, second = mixed_findings([{"metadata": {"name": name}} for name in "zecdba"], buses)
+    assert (first.id, first.severity, first.target) == ("nodes.mixed-models", "warning", "node e")
+    assert "(1 Tesla T4, 1 10de:2abc)" in first.detail
+    assert second.target == "nodes a and c", "d has two ids of one product, b one model, the bus of z is not known"
+    assert "(2 Tesla T4, 1 A10)" in second.detail
+    assert "node_groups" in second.remedy

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import GATE, PRESENT
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import rows
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import rows, unseen_gpus
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import NFD_NODE, with_hardware
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._gates import gated
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodePlanner, gates_without_proof
@@ -90,5 +90,41 @@ def test_nodes_that_nothing_would_open_are_not_closed() -> None:
 
 @pytest.mark.rows("P115")
 def test_it_is_no_gpu_node_in_the_table_either() -> None:
-    shown = rows(with_hardware([node("a"), node("b"), node("c")], {"a": 2, "b": 0}))
+    shown = rows(with_hardware([node("a"), node("b"), node("c")], {"a": {"1eb8": 2}, "b": {}}))
     assert [row["name"] for row in shown] == ["a", "c"]
+
+
+T4, A10 = {**GPU, "device": "1eb8"}, {**GPU, "device": "2236"}
+
+
+@pytest.mark.rows("P111")
+def test_a_new_node_with_two_models_is_served_and_told() -> None:
+    served, findings, asked = plan(node("a"), node("b"), a=[T4, A10], b=[T4, T4])
+    assert (served, asked) == ({"a", "b"}, 1)
+    (finding,) = findings
+    assert (finding.id, finding.target) == ("nodes.mixed-models", "node a")
+
+
+@pytest.mark.rows("P111")
+@pytest.mark.parametrize(
+    ("count", "replicas", "capacity", "unseen"),
+    [
+        ("1", "1", {"nvidia.com/gpu": "3"}, ""),
+        ("1", "1", {"nvidia.com/gpu": "2"}, "the driver sees 2 of the node's 3 GPUs"),
+        ("1", "4", {"nvidia.com/gpu.shared": "12"}, ""),
+        ("1", "4", {"nvidia.com/gpu.shared": "8"}, "the driver sees 2 of the node's 3 GPUs"),
+        ("1", "1", {}, ""),
+    ],
+)
+def test_gpus_of_several_models_are_counted_by_the_bus_and_not_by_the_label_of_one(
+    count: str, replicas: str, capacity: dict[str, str], unseen: str
+) -> None:
+    labels = {"nvidia.com/gpu.product": "Tesla-T4", "nvidia.com/gpu.count": count, "nvidia.com/gpu.replicas": replicas}
+    one = node("a", **labels)
+    one["status"].update(capacity=capacity, allocatable=capacity)
+    (known,) = with_hardware([one], {"a": {"1eb8": 1, "2236": 2}})
+    assert unseen_gpus(known) == unseen
+    (row,) = rows([known])
+    assert (row["models"], row["gpus"]) == ({"Tesla T4": 1, "A10": 2}, 3)
+    (row,) = rows([one])
+    assert (row["models"], row["gpus"]) == ({}, 1)

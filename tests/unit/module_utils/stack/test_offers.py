@@ -32,11 +32,11 @@ SHARED = json.dumps({"version": "v1", "sharing": {"timeSlicing": {"resources": [
 
 
 def predict(
-    labels: dict[str, str], after: Any = None, strict: bool = True, **values: Any
+    labels: dict[str, str], after: Any = None, strict: bool = True, gpus: Any = None, **values: Any
 ) -> tuple[NodeOffer, list[Finding]]:
     texts = (values.get("devicePlugin") or {}).get("config", {}).get("data", {})
     made = Offers(policy_of(values), texts, strict)
-    found, findings = made.of_nodes([("n", labels, {**labels, **(after or {})})])
+    found, findings = made.of_nodes([("n", labels, {**labels, **(after or {})})], {"n": gpus or {}})
     return found["n"], findings
 
 
@@ -86,6 +86,66 @@ def test_what_cannot_be_told_is_said(labels: dict[str, str], words: str) -> None
     assert (one.offer, one.row()["known"], one.row()["resources"]) == (None, False, {})
     assert words in one.unknown
     assert errors(findings) == []
+
+
+T4 = {**SERVED, "nvidia.com/mig.capable": "false", GPU + ".product": "Tesla-T4", GPU + ".count": "2"}
+WITH_A10 = {"1eb8": 2, "2236": 1}
+WITH_H200 = {"2335": 8, "1eb8": 2}
+
+
+@pytest.mark.rows("P111")
+@pytest.mark.parametrize(
+    ("labels", "gpus", "strategy", "layout", "wanted"),
+    [
+        (T4, WITH_A10, "none", "", {GPU: 3}),
+        (T4, WITH_A10, "single", "", {GPU: 3}),
+        (H200, WITH_H200, "mixed", "", {GPU: 10}),
+        (H200, WITH_H200, "mixed", "all-disabled", {GPU: 10}),
+        (H200, WITH_H200, "none", "all-1g.18gb", {GPU: 10}),
+    ],
+)
+def test_gpus_of_several_models_are_all_counted_where_mig_has_no_part(
+    labels: dict[str, str], gpus: dict[str, int], strategy: str, layout: str, wanted: dict[str, int]
+) -> None:
+    one, findings = predict(labels, {"nvidia.com/mig.config": layout} if layout else {}, gpus=gpus,
+                            mig={"strategy": strategy})  # fmt: skip
+    assert errors(findings) == []
+    assert one.row()["resources"] == wanted
+    # Which model feature discovery names is chance, and may be another one the next time.
+    assert stale_labels(one, {**labels, GPU + ".product": "NVIDIA-A10", GPU + ".replicas": "1"}) == ""
+
+
+@pytest.mark.rows("P111")
+@pytest.mark.parametrize(
+    ("labels", "layout", "strategy", "words"),
+    [
+        (H200, "all-1g.18gb", "mixed", "several models (2 Tesla T4, 8 H200 SXM 141GB)"),
+        (H200, "of-my-own", "mixed", "several models"),
+        ({**H200, "nvidia.com/mig-1g.18gb.count": "56"}, "", "mixed", "several models"),
+        ({**H200, GPU + ".product": "NVIDIA-H200-MIG-INVALID", GPU + ".count": "0"}, "", "single", "several models"),
+        ({**T4, GPU + ".count": ""}, "", "none", "counted"),
+    ],
+)
+def test_what_mig_makes_of_several_models_is_not_guessed(
+    labels: dict[str, str], layout: str, strategy: str, words: str
+) -> None:
+    after = {"nvidia.com/mig.config": layout} if layout else {}
+    one, findings = predict(labels, after, gpus=WITH_H200, mig={"strategy": strategy})
+    assert (one.row()["known"], errors(findings)) == (False, [])
+    assert words in one.row()["detail"]
+
+
+@pytest.mark.rows("P111", "P105")
+def test_the_oldest_of_several_models_decides_how_far_mps_goes() -> None:
+    text = json.dumps({"version": "v1", "sharing": {"mps": {"resources": [{"name": GPU, "replicas": 20}]}}})
+    shared = configs(a=text)
+    shared["config"]["default"] = "a"
+    volta = {**T4, GPU + ".compute.major": "7", GPU + ".compute.minor": "5"}
+    one, _findings = predict(volta, gpus=WITH_A10, devicePlugin=shared)
+    assert one.row()["resources"] == {GPU: 60}
+    one, findings = predict(volta, gpus={"1eb8": 2, "1db6": 1}, devicePlugin=shared)
+    assert "20 replicas are more than the 16" in one.problem
+    assert errors(findings) != []
 
 
 @pytest.mark.rows("P077", "PLG-04")

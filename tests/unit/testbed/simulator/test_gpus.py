@@ -295,6 +295,14 @@ def test_a_board_without_mig_is_skipped_or_refused() -> None:
         applied(node, "{devices: [0], mig-enabled: true, mig-devices: {1g.5gb: 1}}")
 
 
+@pytest.mark.rows("P111")
+def test_discovery_labels_a_node_with_the_first_of_its_models_and_the_plugin_offers_all() -> None:
+    node = Node(NodeSpec("n", product="A10", gpus=1, others=(("T4", 2),)))
+    made = labels(node.gpus, "none", PluginConfig(), "580.159.04", "machine", 0)
+    assert (made["nvidia.com/gpu.product"], made["nvidia.com/gpu.count"]) == ("NVIDIA-A10", "1")
+    assert resources(node.gpus, "none", PluginConfig()) == {"nvidia.com/gpu": 3}
+
+
 def test_instances_do_not_outlive_an_unloaded_driver_and_the_mode_does_on_ampere_only() -> None:
     ampere, hopper = a100(["1g.5gb"]), Node(NodeSpec("n", product="H100-SXM5-80GB", gpus=1))
     hopper.gpus[0].mig_enabled, hopper.gpus[0].instances = True, ["1g.10gb"]

@@ -151,6 +151,7 @@ def test_the_fleets_that_come_along() -> None:
         "default",
         "facts",
         "faults",
+        "models",
         "preinstalled",
         "runtimes",
         "single",
@@ -186,6 +187,8 @@ def test_nodes_have_no_label_of_nfd_or_nvidia_at_first_but_what_the_fleet_says()
         ("{name: a, product: T4}", "gpus is missing"),
         ("{name: a, color: red}", "unknown key color"),
         ("{name: a, product: T4, gpus: 1, mig: [1g.5gb]}", "no MIG profile of T4"),
+        ("{name: a, product: T4, gpus: 1, others: {X1: 1}}", "others: 'X1' is not one of"),
+        ("{name: a, others: {T4: 1}}", "gpus of a product, which are missing"),
         ("{name: a, runtime: 'rkt://1'}", "'rkt' is not one of"),
     ],
 )
