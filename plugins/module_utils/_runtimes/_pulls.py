@@ -29,7 +29,6 @@ from ._types import HEADER, Change, Reader, table
 
 MARK = "GPUFLEET_IMAGE_PULLS"  # tells a daemon that was started with our variables, and with which certificates
 DROP_IN = "/gpufleet-image-pulls.conf"
-STOPS = "restart_stops_containers"
 _UNITS = "/etc/systemd/system"
 _FOLDERS = (
     _UNITS,
@@ -305,8 +304,10 @@ def stops(label: str, containers: int, accept: Sequence[str]) -> List[Finding]:
         return []
     detail = f"a restart, which other variables of its unit need, ends its {containers} running containers"
     remedy = (
-        f"Set live-restore in daemon.json and reload it first, or restart it yourself and give restart: false, or "
-        f"accept: [{STOPS}]"
+        "Set live-restore in daemon.json and reload it first, or restart it yourself and give restart: false, or "
+        "accept: [restart_stops_containers]"
     )
-    severity = WARNING if STOPS in accept else ERROR
-    return [Finding(STOPS, severity, detail, label, remedy=remedy, accept=STOPS)]
+    severity = WARNING if "restart_stops_containers" in accept else ERROR
+    return [
+        Finding("restart_stops_containers", severity, detail, label, remedy=remedy, accept="restart_stops_containers")
+    ]
