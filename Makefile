@@ -22,7 +22,7 @@ test: ## gates, unit tests, and integration tests on the testbed: about 20 minut
 	@$(RUN).gates.stages $(STAGES)
 
 test-hosts: ## on systemd hosts in podman (root): the host plane, and a scenario for each role of hosts; some minutes
-	@$(RUN).gates.stages host-programs host-images hosts host-roles
+	@$(RUN).gates.stages host-programs host-images hosts host-roles host-changes
 
 test-all: ## `make test`, and what takes long: role scenarios, oldest ansible-core, long tests
 	@$(RUN).gates.stages --all

@@ -80,6 +80,12 @@ STAGES: tuple[Stage, ...] = (
         (PYTHON, "-m", f"{HERE}.gates.scenarios", "--hosts"),
         long=True,
     ),
+    Stage(
+        "host-changes",
+        "a driver's upgrade, downgrade and switch of flavour",
+        (PYTHON, "-m", f"{HERE}.gates.scenarios", "nvidia_driver_changes"),
+        long=True,
+    ),
     Stage("imports", "plugins import on every Python", (PYTHON, "-m", f"{HERE}.gates.run", "all-imports"), long=True),
     Stage(
         "floor-python", "module_utils on the oldest Python", (PYTHON, "-m", f"{HERE}.gates.floor", "python"), long=True
