@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from itertools import takewhile
 from pathlib import Path
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack import _stages
@@ -15,8 +16,10 @@ PAGE = (Path(__file__).resolve().parents[3] / "docs/faults.md").read_text()
 
 
 def test_the_table_has_each_fault_with_its_sentence() -> None:
-    table = [line for line in PAGE.splitlines() if line.startswith("| ")]
-    assert table[1:] == page_rows()
+    lines = PAGE.splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("|"))
+    table = list(takewhile(bool, lines[first:]))
+    assert table[2:] == page_rows()
 
 
 def test_the_times_of_the_page_are_those_of_the_code() -> None:
