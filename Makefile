@@ -18,7 +18,7 @@ practice-down: ## end what `make practice` started
 nvml: ## the NVML double, into build/nvml: libnvidia-ml.so.1 and nvml-double (tests/testbed/nvml/README.md)
 	@$(RUN).testbed.nvml build/nvml
 
-test: ## gates, unit tests, and integration tests on the testbed: about 20 minutes once the programs are built
+test: ## gates, unit tests, and integration tests on the testbed: 13 to 21 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
 
 test-hosts: ## on systemd hosts in podman (root): the host plane, and a scenario for each role of hosts; some minutes
