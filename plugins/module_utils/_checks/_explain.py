@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from .._kube._quantities import whole
 from .._nodes._keys import GATE
 from .._nodes._taints import describe, tolerates
 from ._affinity import allowed, closest, hint, impossible, terms
@@ -322,7 +323,7 @@ _CAUSES: Tuple[Callable[[Case], Optional[Answer]], ...] = (
 def gpus_of(node: Object) -> Dict[str, int]:
     """GPU resources that a node offers."""
     amounts = (node.get("status") or {}).get("allocatable") or {}
-    return {str(n): int(a) for n, a in amounts.items() if n.startswith(PREFIX) and str(a).isdigit()}
+    return {str(n): whole(a) for n, a in amounts.items() if n.startswith(PREFIX)}
 
 
 def rooms_of(case: Case, nodes: Sequence[Object]) -> List[Room]:

@@ -22,6 +22,7 @@ LATEST = "latest"
 TOOLKIT, CUDA, DCGM = "container_toolkit", "cuda_toolkit", "dcgm_exporter"
 #: Name in a FitSet -> the module that brings it.
 MODULES = {"toolkit": TOOLKIT, "cuda": CUDA, "dcgm": DCGM}
+_VARIABLES = {TOOLKIT: "container_toolkit_version", CUDA: "cuda_toolkit_version", DCGM: "dcgm_exporter_dcgm_version"}
 _TOOLKIT = ("nvidia-container-toolkit", "libnvidia-container")
 _DCGM = ("datacenter-gpu-manager-4-core", "datacenter-gpu-manager")  # of DCGM 4, and before
 _BY_DRIVER = ("cuda_newer_than_driver", "cuda_unknown", "dcgm_too_old", "driver_too_old")  # another driver may do
@@ -54,9 +55,14 @@ def _version(module: str, version: str) -> List[Finding]:
     if module == CUDA:
         fits, allowed = bool(CUDA_MINOR.match(version)), "a CUDA minor such as 13.0, as a text"
     else:
-        fits, allowed = version in ("", LATEST) or bool(_key(version)), "a version such as 4.5.1, latest, and nothing"
+        example = "4.5.1" if module == DCGM else "1.18.1"
+        fits, allowed = (
+            version in ("", LATEST) or bool(_key(version)),
+            f"a version such as {example}, latest, and nothing",
+        )
     detail = f"{version!r} is no version of {module}; allowed is {allowed}"
-    return [] if fits else [Finding("no_version", ERROR, detail, path=f"beside.{module}.version")]
+    remedy = f"Set {_VARIABLES[module]}, where the roles are used"
+    return [] if fits else [Finding("no_version", ERROR, detail, path=f"beside.{module}.version", remedy=remedy)]
 
 
 def _key(version: str) -> Tuple[int, ...]:

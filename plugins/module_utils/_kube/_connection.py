@@ -248,15 +248,15 @@ class Connection:
                 raise error
             self._pause(_retry_after(reply) or _backoff(tries), deadline)
 
-    def is_older(self, kind: str, version: str) -> bool:
+    def is_older(self, kind: str, version: str, final: bool = False) -> bool:
         """Whether a list of a kind, by its resource version, is older than one that came before; remembers it if not.
 
-        The resource versions of a kind are numbers that grow.
+        The resource versions of a kind are numbers that grow. ``final``: it is taken, and remembered, all the same.
         """
         if not version.isdigit():
             return False
         with self._lock:
-            older = int(version) < self._lists.get(kind, 0)
+            older = not final and int(version) < self._lists.get(kind, 0)
             if not older:
                 self._lists[kind] = int(version)
             return older

@@ -61,7 +61,7 @@ def list_objects(
             raise
         meta = page.get("metadata") or {}
         version = str(meta.get("resourceVersion") or "")
-        if "continue" not in query and older < OLDER_TRIES and connection.is_older(kind, version):
+        if "continue" not in query and connection.is_older(kind, version, older == OLDER_TRIES):
             older += 1
             connection.pause(older, deadline)
             continue

@@ -34,6 +34,11 @@ def quantity(value: Any) -> Optional[Fraction]:
     return -number if sign == "-" else number
 
 
+def whole(value: Any) -> int:
+    """The same of what is counted: 1000 GPUs are ``"1k"`` to an API server. 0 where it is no quantity."""
+    return int(quantity(value) or 0)
+
+
 def is_quantity(path: Sequence[str]) -> bool:
     """True when the field at ``path`` (names only) holds a quantity."""
     if not path:

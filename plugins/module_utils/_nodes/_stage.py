@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Union
 
+from .._kube._quantities import whole
 from .._kube._wait import Trouble, diagnose, doing, pod_ready
 from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
 from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
@@ -290,7 +291,7 @@ def _after_operands(node: Json, labels: Mapping[str, str], reached: str) -> Stag
 def offers(node: Json) -> Dict[str, int]:
     """GPU resources that the node's kubelet offers, by name, without those of count 0."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    found = {name: int(count) for name, count in allocatable.items() if name.startswith(_RESOURCES)}
+    found = {name: whole(count) for name, count in allocatable.items() if name.startswith(_RESOURCES)}
     return {name: count for name, count in sorted(found.items()) if count > 0}
 
 
@@ -335,7 +336,7 @@ def gaps_of(node: Json) -> List[str]:
     capacity = (node.get("status") or {}).get("capacity") or {}
     for resource, promised in sorted(expected(labels).items()):
         # What the plugin registered stays in the capacity when a GPU falls ill, whatever feature discovery sees then.
-        count = max(promised, int(capacity.get(resource) or 0))
+        count = max(promised, whole(capacity.get(resource)))
         if have.get(resource, 0) < count:
             found.append(f"offers {have.get(resource, 0)} {resource}, its hardware has {count}")
     unseen = unseen_gpus(node)
@@ -357,7 +358,7 @@ def unseen_gpus(node: Json) -> str:
         # Feature discovery counts GPUs of one model; what the plugin registered is of all that the driver sees.
         resource = "nvidia.com/gpu" + _renamed(labels, "nvidia.com/gpu")
         capacity = (node.get("status") or {}).get("capacity") or {}
-        seen = int(capacity.get(resource) or 0) // _replicas(labels, "nvidia.com/gpu")
+        seen = whole(capacity.get(resource)) // _replicas(labels, "nvidia.com/gpu")
     return (
         f"the driver sees {seen} of the node's {there} GPUs" if 0 < seen < there and not has_mig_devices(labels) else ""
     )

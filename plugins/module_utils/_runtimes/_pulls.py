@@ -173,8 +173,9 @@ def _told(target: Target) -> List[Finding]:
     if not (target.running or target.named):
         return []
     detail = "is started by no systemd unit of the host, so that its environment cannot be set by image_pulls"
-    remedy = "Set HTTPS_PROXY and SSL_CERT_DIR where it is started, and leave image_pulls out for it"
-    return [Finding("pulls_without_unit", ERROR, detail, target.label, "image_pulls", remedy)]
+    remedy = "Set HTTPS_PROXY and SSL_CERT_DIR where it is started"
+    severity = ERROR if target.named else WARNING  # what was only found need not stand in the way of the others
+    return [Finding("pulls_without_unit", severity, detail, target.label, "image_pulls", remedy)]
 
 
 def _environment(wanted: Mapping[str, str]) -> str:

@@ -146,7 +146,7 @@ def test_packages_of_the_toolkit_that_differ_are_no_fault_where_they_get_one_ver
     [
         ("cuda_toolkit", "", "a CUDA minor such as 13.0"),
         ("cuda_toolkit", "latest", "a CUDA minor such as 13.0"),
-        ("container_toolkit", "newest", "a version such as 4.5.1, latest, and nothing"),
+        ("container_toolkit", "newest", "a version such as 1.18.1, latest, and nothing"),
         ("dcgm_exporter", "v", "a version such as 4.5.1, latest, and nothing"),
     ],
 )

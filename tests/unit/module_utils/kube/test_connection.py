@@ -322,10 +322,12 @@ def test_a_list_older_than_one_that_came_before_is_asked_again() -> None:
 
 
 def test_a_cluster_that_was_restored_has_older_lists_for_good_and_they_are_taken() -> None:
-    connection, transport, _pauses = connect(nodes_at("90", "a"), *[nodes_at("8", "old")] * 4)
+    connection, transport, _pauses = connect(nodes_at("90", "a"), *[nodes_at("8", "old")] * 5)
     list_objects(connection, "Node")
     assert list_objects(connection, "Node").items[0]["metadata"]["name"] == "old"
     assert len(transport.sent) == 5
+    list_objects(connection, "Node")
+    assert len(transport.sent) == 6
 
 
 @pytest.mark.parametrize(("kind", "version"), [("Pod", "8"), ("Node", "90"), ("Node", ""), ("Node", "a")])

@@ -16,6 +16,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage impo
     expected,
     gaps_of,
     mig_text,
+    offers,
     row,
     rows,
     stage,
@@ -155,6 +156,14 @@ def test_a_node_is_ready_only_when_it_offers_what_its_hardware_has() -> None:
     none = stage(node(SEEN, {}), ALL, DAEMONSETS)
     assert (none.reached, none.stuck, none.failed) == ("toolkit", "device plugin", True)
     assert none.trouble == "its pod runs, and the node offers no GPU"
+
+
+def test_a_thousand_shared_gpus_are_1k_to_the_api_server() -> None:
+    many = {**SEEN, **GFD, "nvidia.com/gpu.replicas": "125", "nvidia.com/gpu.product": "H100-SHARED"}
+    one = node(many, {"nvidia.com/gpu": "1k"})
+    one["status"]["capacity"] = {"nvidia.com/gpu": "1k"}
+    assert stage(one, ALL, DAEMONSETS).ready
+    assert offers(one) == {"nvidia.com/gpu": 1000}
 
 
 @pytest.mark.rows("P100", "P101", "S39")
