@@ -21,7 +21,7 @@ nvml: ## the NVML double, into build/nvml: libnvidia-ml.so.1 and nvml-double (te
 test: ## gates, unit tests, and integration tests on the testbed: 13 to 21 minutes once the programs are built
 	@$(RUN).gates.stages $(STAGES)
 
-test-hosts: ## on systemd hosts in podman (root): the host plane, and a scenario for each role of hosts; some minutes
+test-hosts: ## on systemd hosts in podman (root): the host plane, a scenario for each role of hosts, changes of a driver; 35 minutes
 	@$(RUN).gates.stages host-programs host-images hosts host-roles host-changes
 
 test-all: ## `make test`, and what takes long: role scenarios, oldest ansible-core, long tests
