@@ -55,11 +55,8 @@ def _version(module: str, version: str) -> List[Finding]:
     if module == CUDA:
         fits, allowed = bool(CUDA_MINOR.match(version)), "a CUDA minor such as 13.0, as a text"
     else:
-        example = "4.5.1" if module == DCGM else "1.18.1"
-        fits, allowed = (
-            version in ("", LATEST) or bool(_key(version)),
-            f"a version such as {example}, latest, and nothing",
-        )
+        fits = version in ("", LATEST) or bool(_key(version))
+        allowed = f"a version such as {'4.5.1' if module == DCGM else '1.18.1'}, latest, and nothing"
     detail = f"{version!r} is no version of {module}; allowed is {allowed}"
     remedy = f"Set {_VARIABLES[module]}, where the roles are used"
     return [] if fits else [Finding("no_version", ERROR, detail, path=f"beside.{module}.version", remedy=remedy)]

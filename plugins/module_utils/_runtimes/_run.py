@@ -32,7 +32,7 @@ COMPONENT = "container_toolkit"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
-_CREDENTIALS = re.compile(r"(?<=://)[^/@\s\"]+(?=@)")
+_CREDENTIALS = re.compile(r"(?<=://)[^@\s\"]+(?=@)")  # a slash that nobody escaped may be part of it
 _WAIT = 60.0  # seconds for another run to end
 _TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own
 _NEW_MODE = version_key(TOOLKIT_CDI_BY_DEFAULT)  # mode auto means CDI from here on

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._affinity import allowed, closest, terms
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._explain import Answer, Case, explain
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._checks._explain import Answer, Case, explain, gpus_of
 
 ONE = {"nvidia.com/gpu": "1"}
 MIG = "nvidia.com/mig-1g.5gb"
@@ -160,3 +160,7 @@ def test_pods_that_never_appeared() -> None:
     assert never().cause == "unknown"
     sentence = never(quota).sentence("Deployment ml/a")
     assert sentence == f"Deployment ml/a {text}. Raise the quota, or free some of it."
+
+
+def test_a_thousand_shared_gpus_are_1k_to_the_api_server() -> None:
+    assert gpus_of({"status": {"allocatable": {"nvidia.com/gpu": "1k", "cpu": "4"}}}) == {"nvidia.com/gpu": 1000}

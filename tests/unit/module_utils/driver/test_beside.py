@@ -142,20 +142,21 @@ def test_packages_of_the_toolkit_that_differ_are_no_fault_where_they_get_one_ver
 
 @pytest.mark.rows("S30")
 @pytest.mark.parametrize(
-    ("part", "version", "allowed"),
+    ("part", "version", "allowed", "variable"),
     [
-        ("cuda_toolkit", "", "a CUDA minor such as 13.0"),
-        ("cuda_toolkit", "latest", "a CUDA minor such as 13.0"),
-        ("container_toolkit", "newest", "a version such as 1.18.1, latest, and nothing"),
-        ("dcgm_exporter", "v", "a version such as 4.5.1, latest, and nothing"),
+        ("cuda_toolkit", "", "a CUDA minor such as 13.0", "cuda_toolkit_version"),
+        ("cuda_toolkit", "latest", "a CUDA minor such as 13.0", "cuda_toolkit_version"),
+        ("container_toolkit", "newest", "a version such as 1.18.1, latest, and nothing", "container_toolkit_version"),
+        ("dcgm_exporter", "v", "a version such as 4.5.1, latest, and nothing", "dcgm_exporter_dcgm_version"),
     ],
 )
 def test_a_version_that_is_none_is_refused_with_what_is_allowed(
-    host: DebianHost, part: str, version: str, allowed: str
+    host: DebianHost, part: str, version: str, allowed: str, variable: str
 ) -> None:
     found = refused(host, branch=580, beside=asked(**{part: {"version": version}}))["no_version"]
     assert found.path == f"beside.{part}.version"
     assert found.detail.startswith(f"{version!r} is no version of {part}; allowed is {allowed}")
+    assert found.remedy.startswith(f"Set {variable},")
 
 
 @pytest.mark.rows("S30")

@@ -27,6 +27,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._pulls i
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._reader import FilesReader
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._rootless import Person
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import REDACTED, _shown
 from ansible_collections.gpufleet.nvidia.tests.testbed.pki import Authority
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.runtimes.test_trees import (
     Image,
@@ -302,3 +303,10 @@ def test_containers_are_ended_only_by_whoever_accepts_it() -> None:
     assert stops("docker", 0, ()) == []
     assert [one.severity for one in stops("docker", 2, ())] == ["error"]
     assert [one.severity for one in stops("docker", 2, ("restart_stops_containers",))] == ["warning"]
+
+
+def test_a_password_that_somebody_else_wrote_is_not_shown() -> None:
+    for written in ("u:a/b", "u:secret", "u:a:b"):
+        assert _shown(f'p = "http://{written}@192.0.2.1:3128"').count(REDACTED) == 1
+        assert written not in _shown(f'p = "http://{written}@192.0.2.1:3128"')
+    assert _shown('p = "http://192.0.2.1:3128"') == 'p = "http://192.0.2.1:3128"'
