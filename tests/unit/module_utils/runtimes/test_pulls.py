@@ -13,7 +13,7 @@ import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._files import Files
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._host._root import Root
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import Failure
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._plan import REDACTED, Failure
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._find import Target
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._pulls import (
     MARK,
@@ -27,7 +27,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._pulls i
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._reader import FilesReader
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._rootless import Person
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import REDACTED, _shown
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._runtimes._run import _shown
 from ansible_collections.gpufleet.nvidia.tests.testbed.pki import Authority
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.runtimes.test_trees import (
     Image,
