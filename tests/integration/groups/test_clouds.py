@@ -127,3 +127,19 @@ def test_what_a_profile_sets_is_what_its_cloud_needs(clouds, name, without, laye
     assert layer in done["msg"]
     mended = clouds.stack(variables(name)["cluster_policy_policy"])
     assert not mended["failed"], mended["msg"]
+
+
+@pytest.mark.rows("S09", "S55")
+def test_what_gives_way_to_the_image_goes_before_nodes_get_other_operands(clouds):
+    """A validation that starts while there is a driver's DaemonSet waits for its pod, which never comes."""
+    for name in ("gke-ubuntu", "eks-al2023"):
+        serve(clouds, name)
+        offset = clouds.offset()
+        done = clouds.stack(variables(name)["cluster_policy_policy"])
+        assert not done["failed"], done["msg"]
+    written = clouds.writes(offset)
+    gone = [at for at, line in enumerate(written) if line.startswith("delete daemonsets gpu-operator/")]
+    labelled = [at for at, line in enumerate(written) if line.startswith("patch nodes ")]
+    names = " ".join(written[at] for at in gone)
+    assert (DRIVER in names, TOOLKIT in names) == (True, True)
+    assert max(gone) < min(labelled)
