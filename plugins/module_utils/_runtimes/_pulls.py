@@ -39,8 +39,10 @@ _FOLDERS = (
 )
 _GO_FOLDERS = "/etc/ssl/certs:/etc/pki/tls/certs"  # crypto/x509, root_linux.go
 _WORD = r"(?:[A-Za-z0-9._~!$&'()*+,;=-]|%[0-9A-Fa-f]{2})+"
+_LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
+_NAME = rf"{_LABEL}(?:\.{_LABEL})*\.?"
 _PROXY = re.compile(
-    rf"(?:https?|socks5)://(?:{_WORD}(?::{_WORD})?@)?(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{{1,5}}))?/?\Z"
+    rf"(?:https?|socks5)://(?:{_WORD}(?::{_WORD})?@)?(?:{_NAME}|\[[0-9A-Fa-f:.]+\])(?::([0-9]{{1,5}}))?/?\Z"
 )
 _NO_PROXY = re.compile(r"[A-Za-z0-9_.*:/\[\]-]+\Z")
 _CERTIFICATE = re.compile(r"-----BEGIN CERTIFICATE-----\s.*?-----END CERTIFICATE-----", re.DOTALL)

@@ -33,6 +33,9 @@ HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
 _CREDENTIALS = re.compile(r"(?<=://)[^@\s\"]+(?=@)")  # a slash that nobody escaped may be part of it
+_PROXY = re.compile(
+    r"""(?i)(proxy["']?\s*[=:]\s*["']?)(?!\w+://)[^@\s"']+(?=@)"""
+)  # programs take it without a scheme too
 _WAIT = 60.0  # seconds for another run to end
 _TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own
 _NEW_MODE = version_key(TOOLKIT_CDI_BY_DEFAULT)  # mode auto means CDI from here on
@@ -416,4 +419,4 @@ def diff_of(changes: Sequence[Change]) -> List[Dict[str, str]]:
 
 def _shown(text: Optional[str]) -> str:
     shown = _CREDENTIALS.sub(REDACTED, (text or "").encode("utf-8", "replace").decode())
-    return _SECRET.sub(rf"\1{REDACTED}", shown)
+    return _SECRET.sub(rf"\1{REDACTED}", _PROXY.sub(rf"\1{REDACTED}", shown))

@@ -144,6 +144,9 @@ def test_nothing_is_written_unless_it_is_asked_for(image: Image) -> None:
         "http://user:hunter2\\@proxy.example.com",
         "http://proxy.example.com:3128\nA=hunter2",
         "http://proxy.example.com:3128\n",
+        "http://-proxy.example.com",
+        "http://proxy..example.com",
+        "http://...",
     ],
 )
 def test_what_is_no_proxy_is_refused_and_not_told(image: Image, proxy: str) -> None:
@@ -309,4 +312,12 @@ def test_a_password_that_somebody_else_wrote_is_not_shown() -> None:
     for written in ("u:a/b", "u:secret", "u:a:b"):
         assert _shown(f'p = "http://{written}@192.0.2.1:3128"').count(REDACTED) == 1
         assert written not in _shown(f'p = "http://{written}@192.0.2.1:3128"')
-    assert _shown('p = "http://192.0.2.1:3128"') == 'p = "http://192.0.2.1:3128"'
+    for line in (
+        "HTTPS_PROXY=u:secret@192.0.2.1:3128",
+        '"https-proxy": "u:secret@192.0.2.1"',
+        "http_proxy = 'secret@a'",
+    ):
+        assert _shown(line).count(REDACTED) == 1
+        assert "secret" not in _shown(line)
+    for plain in ('p = "http://192.0.2.1:3128"', "HTTPS_PROXY=192.0.2.1:3128", "NO_PROXY=.example.com,192.0.2.1"):
+        assert _shown(plain) == plain
