@@ -109,7 +109,7 @@ fail() {
   exit 1
 }
 
-[ -r "$list" ] && [ -n "$NODE_NAME" ] || fail "nothing is started: no list at $list, or no NODE_NAME"
+[ -r "$list" ] && [ -n "$NODE_NAME" ] || fail "no list at $list or no NODE_NAME, so nothing is started"
 while read -r node what; do
   [ "$node" = "$NODE_NAME" ] && wanted="$wanted${wanted:+, }$what"
 done < "$list"
@@ -121,7 +121,7 @@ while read -r id parent numbers root point rest; do
 done < /proc/self/mountinfo
 case "$mode $dev" in
   indices* | *" - tmpfs "*) ;;
-  *) fail "no GPU is hidden and nothing is started: /dev is not this container's own" ;;
+  *) fail "/dev is not this container's own, so no GPU is hidden and nothing is started" ;;
 esac
 
 look() { # model, UUID, address and minor number of a GPU, as the driver tells them
@@ -151,7 +151,7 @@ for file in /proc/driver/nvidia/gpus/*/information; do
   [ -e "$file" ] || break
   look "$file"
   case "$minor" in
-    "" | *[!0-9]*) fail "no GPU is hidden and nothing is started: $file has no Device Minor" ;;
+    "" | *[!0-9]*) fail "$file has no Device Minor, so nothing is started" ;;
   esac
   case "$uuid" in
     # Question marks until the GPU has been opened.
@@ -167,7 +167,7 @@ for file in /proc/driver/nvidia/gpus/*/information; do
         *" $gone "*) umount "$gone" ;;
       esac
       rm -rf "$gone" && mkdir -p "$gone/hidden" ||
-        fail "nothing is started: $gone of $model, $address, cannot be hidden in this container"
+        fail "$gone of $model, $address, cannot be hidden in this container, so nothing is started"
     fi
     echo "hidden: $model, $address, $uuid" >&2
   fi
@@ -175,10 +175,9 @@ for file in /proc/driver/nvidia/gpus/*/information; do
 done
 
 if [ "$hidden" -eq 0 ]; then
-  fail "nothing is started: $NODE_NAME has no GPU that hidden_gpus names ($wanted), correct the list of its node group"
+  fail "$NODE_NAME has no GPU that hidden_gpus names ($wanted), so nothing is started"
 elif [ "$left" -eq 0 ]; then
-  off="keep the operands off such a node with the label nvidia.com/gpu.deploy.operands=false"
-  fail "nothing is started: hidden_gpus names all $hidden GPUs of $NODE_NAME ($wanted), $off"
+  fail "hidden_gpus names all $hidden GPUs of $NODE_NAME ($wanted), so nothing is started"
 fi
 [ "$mode" != indices ] || echo "$places"
 """

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.tests.integration.faults.sentences import CLUSTER
 from ansible_collections.gpufleet.nvidia.tests.integration.fleets import Fleet
 
 GPU = "nvidia.com/gpu"
@@ -125,7 +126,8 @@ def test_a_node_without_the_gpu_that_it_is_to_hide_offers_none_and_is_told(fleet
     swapped = gpu_of("another", 0)
     failed = fleet.stack({}, node_groups=[group("gpu-uuid", swapped), group("gpu-model", "Tesla T4", "NVIDIA A10")])
     assert failed["failed"]
-    assert f"gpu-uuid has no GPU that the list names ({swapped})" in failed["msg"]
-    assert "the list names all 3 GPUs of gpu-model" in failed["msg"]
+    assert CLUSTER["hidden GPU"].said_by(failed["msg"]), failed["msg"]
+    assert f"gpu-uuid has no GPU that hidden_gpus names ({swapped})" in failed["msg"]
+    assert "hidden_gpus names all 3 GPUs of gpu-model" in failed["msg"]
     assert "2 of 4 GPU nodes failed" in failed["msg"]
     assert shown(fleet) == {**ALL, "gpu-uuid": 0, "gpu-model": 0}

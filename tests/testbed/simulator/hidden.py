@@ -44,18 +44,22 @@ def hidden(c: Ctx) -> set[str]:
     if not wanted:
         return set()
     if not call.group(3):
-        if "distroless" in (c.image.version if c.image else ""):
-            raise HideError("rm: not found")
-        place = c.container.place("/dev")
-        if place is not None:
-            raise HideError("/dev is not this container's own")
+        _can_hide(c)
     there = c.node.gpus if c.node.driver_loaded else []
     found = {gpu.uuid for gpu in there if _names(gpu) & set(wanted)}
     if not found:
-        raise HideError(f"{node} has no GPU that the list names ({', '.join(wanted)})")
+        raise HideError(f"{node} has no GPU that hidden_gpus names ({', '.join(wanted)}), so nothing is started")
     if len(found) == len(there):
-        raise HideError(f"the list names all {len(there)} GPUs of {node}")
+        names = ", ".join(wanted)
+        raise HideError(f"hidden_gpus names all {len(there)} GPUs of {node} ({names}), so nothing is started")
     return found
+
+
+def _can_hide(c: Ctx) -> None:
+    if "distroless" in (c.image.version if c.image else ""):
+        raise HideError("rm: not found")
+    if c.container.place("/dev") is not None:
+        raise HideError("/dev is not this container's own")
 
 
 def _names(gpu: Gpu) -> set[str]:

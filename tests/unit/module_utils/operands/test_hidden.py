@@ -16,6 +16,8 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._wait import Trouble
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._causes import cause_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands import _hidden, _scripts
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._device_plugin import OPERAND as PLUGIN_OPERAND
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import (
@@ -153,16 +155,19 @@ def test_other_nodes_keep_all_their_gpus(root: Root, shell: str) -> None:
     assert (done.returncode, done.stdout, done.stderr, root.left) == (0, "", "", [0, 1, 2, 3])
 
 
+SWAPPED = "none of the GPUs that the node is to hide is there"
+ALL = "all GPUs of the node are to be hidden"
+CANNOT = "a GPU cannot be hidden in its pods"
 FAULTS = {
-    "swapped": (("GPU-ffffffff-695b-ea64-5fc5-2218af7a88de", "18:00.0"), "n1 has no GPU that hidden_gpus names (GPU-f"),
-    "all": (("Tesla T4", "NVIDIA H200"), "hidden_gpus names all 4 GPUs of n1 (Tesla T4, NVIDIA H200)"),
-    "part of a name": (("Tesla", "T4", "NVIDIA H200 NVL", "0000:18", UUIDS[0][:-1]), "n1 has no GPU"),
-    "the host's /dev": ((UUIDS[1],), "/dev is not this container's own"),
-    "the host's /dev on top": ((UUIDS[1],), "/dev is not this container's own"),
-    "no /dev": ((UUIDS[1],), "/dev is not this container's own"),
+    "swapped": (("GPU-ffffffff-695b-ea64-5fc5-2218af7a88de", "18:00.0"), SWAPPED),
+    "all": (("Tesla T4", "NVIDIA H200"), ALL),
+    "part of a name": (("Tesla", "T4", "NVIDIA H200 NVL", "0000:18", UUIDS[0][:-1]), SWAPPED),
+    "the host's /dev": ((UUIDS[1],), CANNOT),
+    "the host's /dev on top": ((UUIDS[1],), CANNOT),
+    "no /dev": ((UUIDS[1],), CANNOT),
     "no minor": ((UUIDS[1],), "has no Device Minor"),
-    "no driver": ((UUIDS[1],), "n1 has no GPU"),
-    "rm fails": ((UUIDS[1],), "cannot be hidden in this container"),
+    "no driver": ((UUIDS[1],), SWAPPED),
+    "rm fails": ((UUIDS[1],), CANNOT),
     "no list": ((UUIDS[1],), "no list at "),
     "no node": ((UUIDS[1],), "no NODE_NAME"),
 }
@@ -191,7 +196,8 @@ def test_where_it_cannot_hide_as_told_nothing_is_started(root: Root, shell: str,
     env = {"node": ""} if fault == "no node" else {}
     done = root.run(["/bin/sh", "-c", start], *entries, **env)
     assert (done.returncode, done.stdout) == (1, "")
-    assert words in done.stderr
+    told = cause_of("device plugin", Trouble("CrashLoopBackOff", "", "n", "pod", "main", raw=done.stderr, restarts=2))
+    assert words in told.text
     if fault != "all":
         assert root.left == [0, 1, 2, 3]
 

@@ -66,8 +66,8 @@ def test_shared_gpus_are_fewer_by_the_hidden_one() -> None:
 @pytest.mark.parametrize(
     ("entries", "words"),
     [
-        (("GPU-00000000-0000-0000-0000-000000000000",), "has no GPU that the list names (GPU-00000000"),
-        (("Tesla T4",), "the list names all 3 GPUs of gpu-0000"),
+        (("GPU-00000000-0000-0000-0000-000000000000",), "has no GPU that hidden_gpus names (GPU-00000000"),
+        (("Tesla T4",), "hidden_gpus names all 3 GPUs of gpu-0000"),
     ],
 )
 def test_a_list_that_does_not_fit_keeps_all_gpus_from_pods(entries: tuple[str, ...], words: str) -> None:
@@ -89,7 +89,11 @@ def _without(key: str, name: str) -> Any:
 @pytest.mark.rows("P099")
 @pytest.mark.parametrize(
     "spoil",
-    [_without("env", "NODE_NAME"), _without("volumeMounts", _hidden.NAME), lambda made: made.pop(f"ConfigMap/{_hidden.NAME}")],
+    [
+        _without("env", "NODE_NAME"),
+        _without("volumeMounts", _hidden.NAME),
+        lambda made: made.pop(f"ConfigMap/{_hidden.NAME}"),
+    ],
 )
 def test_nothing_is_offered_where_a_part_of_it_is_missing(spoil: Any) -> None:
     lab = up({}, UUID, spoil=spoil)
