@@ -84,9 +84,7 @@ def test_hidden_gpus_are_neither_offered_nor_counted_and_come_back_when_they_are
     offset = fleet.offset()
     again = fleet.stack({}, node_groups=GROUPS)
     assert (again["failed"], again["changed"], fleet.writes(offset)) == (False, False, []), again
-    for name in ("gpu_cluster_info", "cluster_preflight"):
-        seen = fleet.run(name, **({"policy": {}} if name == "cluster_preflight" else {}))
-        assert not seen["failed"], seen
+    assert not fleet.run("cluster_preflight", policy={}, node_groups=GROUPS)["failed"]
     info = fleet.run("gpu_cluster_info")["found"]
     assert {row["name"]: row["ready"] for row in info["nodes"]} == dict.fromkeys(ALL, True), info["nodes"]
     assert info["status"]["state"] == "ready"

@@ -244,6 +244,7 @@ PODS = {
     "gpu-feature-discovery": "gpu-feature-discovery",
     "nvidia-dcgm-exporter": "nvidia-dcgm-exporter",
 }
+ENGINE = {"dcgm": {"enabled": True}}  # instead of the exporter's own
 
 
 def started(root: Root, container: Mapping[str, Any], program: str, **env: str) -> tuple[str, list[int]]:
@@ -261,12 +262,16 @@ def test_while_nothing_is_hidden_no_object_knows_of_it(name: str) -> None:
 
 
 @pytest.mark.rows("P099")
-def test_only_pods_that_list_gpus_change_and_follow_the_list() -> None:
-    policy = policy_of({})
+@pytest.mark.parametrize("values", [{}, ENGINE])
+def test_only_pods_that_list_gpus_change_and_follow_the_list(values: dict[str, Any]) -> None:
+    policy = policy_of(values)
+    pods = {**PODS, "nvidia-dcgm": "nvidia-dcgm-ctr"} if values else PODS
+    if values:
+        del pods["nvidia-dcgm-exporter"]
     plain, hiding = objects_of(policy), objects_of(policy, cluster(hidden=HIDDEN))
-    assert {key for key in hiding if hiding[key] != plain.get(key)} == {f"DaemonSet/{name}" for name in PODS}
+    assert {key for key in hiding if hiding[key] != plain.get(key)} == {f"DaemonSet/{name}" for name in pods}
     other = objects_of(policy, cluster(hidden={"n1": (UUIDS[2],)}))
-    for name, container in PODS.items():
+    for name, container in pods.items():
         template, changed = (o[f"DaemonSet/{name}"]["spec"]["template"] for o in (hiding, other))
         assert template["metadata"]["annotations"] != changed["metadata"]["annotations"]
         assert template["spec"] == changed["spec"]
@@ -289,7 +294,7 @@ def test_only_pods_that_list_gpus_change_and_follow_the_list() -> None:
         ("gpu-feature-discovery", "gpu-feature-discovery", {}, "gpu-feature-discovery devices= args="),
         ("gpu-feature-discovery", "gpu-feature-discovery", {"gfd": {"args": ["-v", "a b"]}}, "… devices= args=-v a b"),
         ("nvidia-device-plugin-mps-control-daemon", "mps-control-daemon", {}, "mps-control-daemon devices= args="),
-        ("nvidia-dcgm", "nv-hostengine", {"dcgm": {"enabled": True}}, "… args=-n -b 0.0.0.0 --log-level NONE -f -"),
+        ("nvidia-dcgm", "nv-hostengine", ENGINE, "… args=-n -b 0.0.0.0 --log-level NONE -f -"),
         ("nvidia-dcgm", "nv-hostengine", {"dcgm": {"enabled": True, "args": ["-n"]}}, "nv-hostengine devices= args=-n"),
     ],
 )
@@ -297,9 +302,12 @@ def test_programs_start_as_ever_and_see_the_other_gpus(
     root: Root, name: str, program: str, values: dict[str, Any], told: str
 ) -> None:
     pod = pod_of(policy_of(values), name, cluster(hidden=HIDDEN))
-    said, left = started(root, pod["containers"][0], program)
+    container = pod["containers"][0]
+    said, left = started(root, container, program)
     assert said.endswith(told.lstrip("…"))
     assert left == [0]
+    swapped = root.run([*container["command"], *container["args"]], "0000:ff:00.0")
+    assert (swapped.returncode, swapped.stdout) == (1, "")
 
 
 @pytest.mark.rows("P099")
@@ -335,7 +343,7 @@ def test_the_exporter_watches_the_other_gpus(root: Root, values: Any, env: dict[
 @pytest.mark.parametrize(
     "values",
     [
-        {"dcgm": {"enabled": True}},
+        ENGINE,
         {"dcgmExporter": {"env": [{"name": "DCGM_REMOTE_HOSTENGINE_INFO", "value": "localhost:5555"}]}},
     ],
 )
