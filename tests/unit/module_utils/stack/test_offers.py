@@ -289,7 +289,7 @@ def counted(gpus: dict[str, int], labels: dict[str, str], entries: tuple[str, ..
     base = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.product": "Tesla-T4", **labels}
     made = Offers(policy_of({}), None, True)
     changed = {"n": recounted[0]} if recounted else {}
-    (one,) = made.of_nodes([("n", base, base)], {"n": gpus} if gpus else {}, {"n": entries}, changed)[0].values()
+    one = made.of_nodes([("n", base, base)], {"n": gpus}, {"n": entries}, changed)[0]["n"]
     return one.unknown or dict(one.offer.resources)
 
 
