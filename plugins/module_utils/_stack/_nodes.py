@@ -170,13 +170,13 @@ class NodePlanner:
 
         A node of which NFD has not (or no longer) told that it has a GPU is among them: once it does, pods come.
         """
-        facts = [node_facts(node) for node in nodes]
-        mine = [one for one in facts if is_gpu_node(one.labels) or not has_features(one.labels)]
+        named = [(str(node["metadata"]["name"]), node["metadata"].get("labels") or {}) for node in nodes]
         self.hidden = {
-            one.name: group.hidden_gpus
-            for one in mine
+            name: group.hidden_gpus
             for group in self.groups
-            if group.hidden_gpus and group.selector.matches(one.labels)
+            if group.hidden_gpus
+            for name, labels in named
+            if group.selector.matches(labels) and (is_gpu_node(labels) or not has_features(labels))
         }
         return self.hidden
 
