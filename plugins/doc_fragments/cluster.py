@@ -154,7 +154,7 @@ options:
   node_groups:
     description:
       - Settings for groups of nodes, a list of dictionaries with the keys C(name), C(selector), C(mig),
-        C(device_plugin), C(taint), C(labels), C(runtime), C(driver) and C(ready_gate).
+        C(device_plugin), C(taint), C(labels), C(runtime), C(driver), C(ready_gate) and C(hidden_gpus).
       - C(name) is the group's name. C(selector) chooses its nodes by labels, a dictionary of labels or a selector
         such as V(pool=training).
       - C(mig) is the name of a MIG configuration, as the label C(nvidia.com/mig.config) takes it.
@@ -172,6 +172,11 @@ options:
         run on until the validator has passed it, and while its kubelet refuses pods with GPUs. A taint of this key that
         the node was given at join is taken away as well. Only M(gpufleet.nvidia.cluster_policy) and
         M(gpufleet.nvidia.gpu_nodes) use it.
+      - C(hidden_gpus) is a list of GPUs that are kept out of Kubernetes on these nodes, by UUID (C(GPU-...)), PCI
+        address (C(0000:18:00.0)) or the exact name of a product (C(NVIDIA H200)). A node that has none of them offers
+        no GPU, nor does one that would have none left. It does not go with C(mig), nor with labels of C(nvidia.com/)
+        in C(selector). Only M(gpufleet.nvidia.cluster_policy) uses it; a run of it without this key offers the GPUs
+        again.
       - A node in two groups whose settings contradict each other is refused.
     type: list
     elements: dict

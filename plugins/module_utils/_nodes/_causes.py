@@ -42,6 +42,22 @@ def _known(words: str, text: str, remedy: str) -> _Known:
 # What containers say before they end. The first that fits wins.
 _SAID: Tuple[_Known, ...] = (
     _known(
+        r"has no GPU that hidden_gpus names",
+        "none of the GPUs that the node is to hide is there",
+        "Correct hidden_gpus of its node group.",
+    ),
+    _known(
+        r"hidden_gpus names all",
+        "all GPUs of the node are to be hidden",
+        "Leave one out of hidden_gpus of its node group, or keep the operands off the node with the label "
+        "nvidia.com/gpu.deploy.operands=false.",
+    ),
+    _known(
+        r"cannot be hidden in this container|/dev is not this container's own",
+        "a GPU cannot be hidden in its pods",
+        "Hide it on the host with NVreg_ExcludedGpus, and take hidden_gpus out of the group of the node.",
+    ),
+    _known(
         r"nouveau",
         "the kernel's own driver nouveau holds the GPU and cannot be unloaded",
         "Blacklist nouveau on the host, rebuild its initramfs and reboot it.",

@@ -3,8 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Settings per group of nodes: which nodes belong to a group, and what changes on each (S16, S26).
 
-A group is ``{name, selector, taint, mig, device_plugin, runtime, driver, labels, ready_gate}``. Keys that come later
-are refused.
+A group is ``{name, selector, taint, mig, device_plugin, runtime, driver, labels, ready_gate, hidden_gpus}``.
 """
 
 from __future__ import annotations
@@ -17,20 +16,16 @@ from .._plan import ERROR, INFO, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._drivers import GROUP_NAME, Driver, read_driver
 from ._gate import KEEP, plan_gate
+from ._hidden import read_hidden
 from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
 from ._mig_guard import refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 
-KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels", "ready_gate")
-# Keys that come later, and what works until then.
-LATER_KEYS = {
-    "hidden_gpus": "Leave it out, and hide the GPU on its host: name it in NVreg_ExcludedGpus (parameters of "
-    "nvidia_driver), or bind it to vfio-pci. Neither the device plugin nor feature discovery sees it then. "
-    "cluster_policy tells such a node as broken, since its driver sees fewer GPUs than it has: allow for it in "
-    "max_failed_nodes.",
-}
+KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels", "ready_gate", "hidden_gpus")
+# What a group gives its nodes beside labels, and of which a node has one.
+_NO_LABELS = ("taint", "runtime", "driver", "hidden_gpus")
 # Labels that have a key of their own in a group, or that are written from what was found on the node.
 _NOT_AS_LABEL = {
     MIG_CONFIG: "use the key mig",
@@ -52,6 +47,7 @@ class NodeGroup:
     driver: Optional[Driver] = None
     labels: Mapping[str, str] = field(default_factory=dict)
     ready_gate: bool = False
+    hidden_gpus: Tuple[str, ...] = ()
 
     def wanted_labels(self) -> Dict[str, str]:
         """All labels that the group gives its nodes."""
@@ -79,10 +75,7 @@ class _Reader:
 
     def keys(self, raw: Mapping[str, Any]) -> None:
         for key in raw:
-            if key in LATER_KEYS:
-                detail = f"is not supported yet: a group takes {', '.join(KEYS)}."
-                self.refuse(str(key), detail, LATER_KEYS[str(key)], "groups.unsupported")
-            elif key not in KEYS:
+            if key not in KEYS:
                 near = difflib.get_close_matches(str(key), KEYS, 1)
                 remedy = f"Did you mean {near[0]}?" if near else ""
                 self.refuse(str(key), f"is unknown: a group takes {', '.join(KEYS)}.", remedy, "groups.unknown-key")
@@ -212,9 +205,10 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
     if not isinstance(name, str) or not name:
         reader.refuse("name", "is missing." if name is None else f"is {name!r}: a text is allowed.", "Name the group.")
         name = ""
+    selector = reader.selector(raw)
     return NodeGroup(
         name=name,
-        selector=reader.selector(raw),
+        selector=selector,
         taint=reader.taint(raw.get("taint")),
         mig=reader.config("mig", raw.get("mig")),
         device_plugin=reader.config("device_plugin", raw.get("device_plugin")),
@@ -222,6 +216,7 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
         driver=read_driver(raw.get("driver"), name, reader.refuse),
         labels=reader.labels(raw.get("labels")),
         ready_gate=reader.gate(raw.get("ready_gate")),
+        hidden_gpus=read_hidden(raw.get("hidden_gpus"), selector, raw.get("mig"), reader.refuse),
     )
 
 
@@ -239,6 +234,7 @@ class Wanted:
     runtime: Optional[Runtime] = None
     driver: Optional[Driver] = None
     gate: Optional[str] = None
+    hidden: Tuple[str, ...] = ()
 
 
 def assign(
@@ -259,6 +255,7 @@ def assign(
         mine = [group for group in groups if group.selector.matches(node.labels)]
         wanted[node.name] = _merge(mine, node.name, clashes)
         findings += _judge_mig(node, wanted[node.name])
+        findings += _judge_hidden(node, wanted[node.name])
     for (pair, what), names in clashes.items():
         detail = f"{what} differs between the groups {pair}, and {_some(names)} belongs to both."
         findings.append(
@@ -286,45 +283,24 @@ def _gaps(groups: Sequence[NodeGroup], wanted: Mapping[str, Wanted]) -> List[Fin
 
 
 def _merge(mine: Sequence[NodeGroup], node: str, clashes: Dict[Tuple[str, str], List[str]]) -> Wanted:
-    labels: Dict[str, str] = {}
+    values: Dict[str, Any] = {}
     owner: Dict[str, str] = {}
-    found: Optional[Taint] = None
-    runtime: Optional[Runtime] = None
-    driver: Optional[Driver] = None
     for group in mine:
-        settings: Dict[str, Any] = dict(group.wanted_labels())
-        if group.taint is not None:
-            settings["taint"] = group.taint
-        if group.runtime is not None:
-            settings["runtime"] = group.runtime
-        if group.driver is not None:
-            settings["driver"] = group.driver
+        own = {key: getattr(group, key) for key in _NO_LABELS}
+        settings = {**group.wanted_labels(), **{key: value for key, value in own.items() if value}}
         for key, value in settings.items():
-            before = {"taint": found, "runtime": runtime, "driver": driver}.get(key, labels.get(key))
-            if key in owner and before != value:
+            if key in owner and values[key] != value:
                 clashes.setdefault((f"{owner[key]} and {group.name}", _setting(key)), []).append(node)
-                continue
-            owner[key] = group.name
-            if key == "taint":
-                found = value
-            elif key == "runtime":
-                runtime = value
-            elif key == "driver":
-                driver = value
             else:
-                labels[key] = value
+                owner[key], values[key] = group.name, value
+    taint, runtime, driver, hidden = (values.pop(key, None) for key in _NO_LABELS)
     gate = KEEP if any(group.ready_gate for group in mine) else None
-    return Wanted(tuple(group.name for group in mine), labels, found, runtime, driver, gate)
+    return Wanted(tuple(group.name for group in mine), values, taint, runtime, driver, gate, hidden or ())
 
 
 def _setting(key: str) -> str:
-    return {
-        MIG_CONFIG: "mig",
-        PLUGIN_CONFIG: "device_plugin",
-        "taint": "taint",
-        "runtime": "runtime",
-        "driver": "driver",
-    }.get(key, f"label {key}")
+    named = {MIG_CONFIG: "mig", PLUGIN_CONFIG: "device_plugin", **{key: key for key in _NO_LABELS}}
+    return named.get(key, f"label {key}")
 
 
 def _some(names: Sequence[str]) -> str:
@@ -358,6 +334,14 @@ def _judge_mig(node: Node, wanted: Wanted) -> List[Finding]:
     detail = f"is to get the MIG configuration {config}, but {product} cannot be partitioned."
     remedy = f"Keep it out of the group {' or '.join(wanted.groups)} by the selector."
     return [Finding("groups.mig-incapable", ERROR, detail, node.name, "node_groups", remedy)]
+
+
+def _judge_hidden(node: Node, wanted: Wanted) -> List[Finding]:
+    if not wanted.hidden or MIG_CONFIG not in wanted.labels:
+        return []
+    detail = "is to hide GPUs and to get a MIG configuration: the MIG manager partitions all GPUs, hidden or not."
+    remedy = f"Keep it out of the group {' or '.join(wanted.groups)} by the selector."
+    return [Finding("groups.hidden-mig", ERROR, detail, node.name, "node_groups", remedy)]
 
 
 # --- what changes on a node ------------------------------------------------------------------------------------------

@@ -47,6 +47,7 @@ def plan_labels(
     apart: Optional[Mapping[str, str]] = None,
     driver_gone: bool = False,
     no_gpu: bool = False,
+    hides: bool = False,
 ) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
 
@@ -54,7 +55,7 @@ def plan_labels(
     not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``apart``: labels of ours
     that choose the node's toolkit or driver, where it has another than most nodes. ``driver_gone``: the driver that a
     driver manager once found on the host is there no more, so its mark goes (P137). ``no_gpu``: NFD's label tells of a
-    GPU that is not on the node's PCI bus.
+    GPU that is not on the node's PCI bus. ``hides``: some of its GPUs are hidden, so no MIG manager may touch them.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -68,7 +69,7 @@ def plan_labels(
     else:
         if driver_gone and draft.labels.values.get(DEPLOY + "driver") == "pre-installed":
             draft.put(DEPLOY + "driver", "true", "the driver that was installed on the host is there no more")
-        _plan_deploy(policy, draft, busy)
+        _plan_deploy(policy, draft, busy, hides)
         _plan_apart(draft, apart or {})
     _plan_upgrade(policy, draft)
     return draft.change()
@@ -95,20 +96,32 @@ def _drop_all(draft: Draft, reason: str) -> None:
     _plan_apart(draft, {})
 
 
-def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
+def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str], hides: bool) -> None:
     labels = draft.labels.values
     _judge_workload(draft)
     for key in OTHER_KEYS:
         draft.drop(key, "belongs to sandbox workloads or DRA, which this stack does not run", transient)
     for key in CONTAINER_KEYS:
         _plan_key(draft, key, "the node has a GPU")
-    if mig_capable(labels):
+    if hides:
+        _plan_no_mig(draft)
+    elif mig_capable(labels):
         _plan_key(draft, MIG_MANAGER, "the node's GPUs can be partitioned (MIG)")
         _plan_mig(policy, draft, busy)
     if policy.driver.enabled and labels.get(DEPLOY + "driver") == "pre-installed":
         detail = "uses a driver that was installed on the host: the driver operand stays away from it."
         remedy = "When that driver has been removed, a run some minutes later brings the operand's."
         draft.find("nodes.pre-installed", INFO, detail, remedy)
+
+
+def _plan_no_mig(draft: Draft) -> None:
+    draft.drop(
+        MIG_MANAGER, "some of the node's GPUs are hidden, and the MIG manager would partition them, too", transient
+    )
+    config = draft.labels.values.get(MIG_CONFIG, "")
+    if config not in ("", ALL_DISABLED):
+        detail = f"has {MIG_CONFIG}={config} and hides GPUs: no MIG manager runs there, so the layout stays as it is."
+        draft.find("nodes.hidden-mig", WARNING, detail, "Take the label away, or take hidden_gpus out of its group.")
 
 
 def _plan_apart(draft: Draft, apart: Mapping[str, str]) -> None:

@@ -14,6 +14,7 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 from .._kube._quantities import whole
 from .._kube._wait import Trouble, diagnose, doing, pod_ready
 from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
+from ._hidden import unlike_hidden
 from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
 from ._models import is_mixed, models
 from ._taints import describe, tolerates
@@ -350,7 +351,10 @@ def gaps_of(node: Json) -> List[str]:
 
 
 def unseen_gpus(node: Json) -> str:
-    """GPUs on the PCI bus, where those are known, that the driver does not see; "" when there are none."""
+    """GPUs on the PCI bus, where those are known, that the driver does not see; "" when there are none.
+
+    Of GPUs that are to be hidden it is told when they are seen all the same.
+    """
     labels = node["metadata"].get("labels") or {}
     gpus = node.get("pciGpus") or {}
     there, seen = sum(gpus.values()), _number(labels, "nvidia.com/gpu.count")
@@ -359,6 +363,8 @@ def unseen_gpus(node: Json) -> str:
         resource = "nvidia.com/gpu" + _renamed(labels, "nvidia.com/gpu")
         capacity = (node.get("status") or {}).get("capacity") or {}
         seen = whole(capacity.get(resource)) // _replicas(labels, "nvidia.com/gpu")
+    if node.get("hiddenGpus"):
+        return unlike_hidden(node["hiddenGpus"], gpus, seen) if seen and there else ""
     return (
         f"the driver sees {seen} of the node's {there} GPUs" if 0 < seen < there and not has_mig_devices(labels) else ""
     )

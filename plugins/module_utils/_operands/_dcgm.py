@@ -9,10 +9,13 @@ from typing import List
 
 from .._policy._model import Policy
 from . import _build as b
+from . import _hidden
 from ._types import ClusterFacts, Object, Operand
 
 NAME = "nvidia-dcgm"
 PORT = 5555
+# What the image starts nv-hostengine with.
+_ARGS = ("-n", "-b", "0.0.0.0", "--log-level", "NONE", "-f", "-")
 
 
 def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
@@ -25,17 +28,20 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         livenessProbe=answers,
         readinessProbe=answers,
     )
+    if facts.hidden:
+        _hidden.start(main, "nv-hostengine", _ARGS)
     pod = b.Pod(
         name=NAME,
         deploy="dcgm",
         account=NAME,
         containers=[main],
         init=[waiting],
-        volumes=[run_nvidia],
+        volumes=[run_nvidia, *_hidden.volumes(facts)],
         annotations={"openshift.io/scc": "hostmount-anyuid"},
         images=(policy.validator.image, policy.dcgm.image),
         host_network=policy.dcgm.host_network,
         gpu_container="nvidia-dcgm-ctr",
+        own_configs=_hidden.objects(facts),
     )
     return [
         *b.rbac(NAME, facts.namespace, [b.USE_PRIVILEGED_SCC]),

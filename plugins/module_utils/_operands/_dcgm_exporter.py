@@ -9,6 +9,7 @@ from typing import List
 
 from .._policy._model import Json, Policy
 from . import _build as b
+from . import _hidden
 from ._dcgm import NAME as DCGM
 from ._dcgm import PORT as DCGM_PORT
 from ._prometheus_rules import recording_rules
@@ -44,10 +45,10 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     if exporter.service_monitor.enabled:
         made += b.service_monitor(facts, NAME, "gpu-metrics", "app", exporter.service_monitor, "15s")
         made += recording_rules(facts, NAME, exporter.service_monitor.additional_labels)
-    return [*made, *configs, *b.daemonset(_pod(policy, configs), policy, facts)]
+    return [*made, *configs, *b.daemonset(_pod(policy, facts, configs), policy, facts)]
 
 
-def _pod(policy: Policy, configs: List[Object]) -> b.Pod:
+def _pod(policy: Policy, facts: ClusterFacts, configs: List[Object]) -> b.Pod:
     exporter = policy.dcgm_exporter
     waiting, _run_nvidia = b.wait_for_toolkit(policy)
     healthy = {"httpGet": {"path": "/health", "port": PORT}, "initialDelaySeconds": 45}
@@ -71,6 +72,11 @@ def _pod(policy: Policy, configs: List[Object]) -> b.Pod:
     if exporter.config.name:
         main["volumeMounts"].append(b.mount("metrics-config", _CUSTOM_METRICS, read_only=True, sub_path=METRICS_KEY))
         volumes.append(b.config_volume("metrics-config", exporter.config.name, items={METRICS_KEY: METRICS_KEY}))
+    # An engine of its own, or of the host, is another process's: it hides what it is to hide, or the host decides.
+    if facts.hidden and not policy.dcgm.enabled and not _user_env(policy, _ENGINE):
+        _hidden.start_exporter(main)
+        volumes += _hidden.volumes(facts)
+        configs = [*configs, *_hidden.objects(facts)]
     spec: Json = {"automountServiceAccountToken": _needs_token(policy)}
     if exporter.host_pid:
         spec["hostPID"] = True

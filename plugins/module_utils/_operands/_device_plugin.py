@@ -9,6 +9,7 @@ from typing import List, Optional, Tuple
 
 from .._policy._model import Json, Policy
 from . import _build as b
+from . import _hidden
 from ._images import pull_policy, reference
 from ._scripts import DEVICE_PLUGIN
 from ._types import ClusterFacts, Object, Operand
@@ -54,6 +55,8 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
             b.mount("mps-shm", "/dev/shm"),
         ],
     )
+    if facts.hidden:
+        _hidden.start(main, "nvidia-device-plugin")
     pod = b.Pod(
         name=NAME,
         deploy="device-plugin",
@@ -68,12 +71,13 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
             b.HOST_VOLUME,
             b.CDI_VOLUME,
             *mps_volumes(policy),
+            *_hidden.volumes(facts),
         ],
         annotations={"openshift.io/scc": "hostmount-anyuid"},
         images=(policy.validator.image, policy.device_plugin.image),
         host_network=policy.device_plugin.host_network,
         gpu_container="nvidia-device-plugin",
-        own_configs=[entrypoint, *configs],
+        own_configs=[entrypoint, *configs, *_hidden.objects(facts)],
     )
     add_config_manager(pod, policy, "nvidia-device-plugin", policy.device_plugin.resources)
     rbac = b.rbac(ACCOUNT, facts.namespace, [b.USE_PRIVILEGED_SCC], [READ_NODES])

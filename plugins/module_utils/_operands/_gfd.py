@@ -10,6 +10,7 @@ from typing import List
 
 from .._policy._model import Policy
 from . import _build as b
+from . import _hidden
 from ._device_plugin import READ_NODES, add_config_manager, plugin_configs
 from ._types import ClusterFacts, Object, Operand
 
@@ -39,18 +40,25 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         ],
         mounts=[b.mount("output-dir", _FEATURES), b.mount("host-sys", "/sys", read_only=True)],
     )
+    if facts.hidden:
+        _hidden.start(main, "gpu-feature-discovery")
     pod = b.Pod(
         name=NAME,
         deploy="gpu-feature-discovery",
         account=ACCOUNT,
         containers=[main],
         init=[waiting],
-        volumes=[b.host_path("output-dir", _FEATURES), b.host_path("host-sys", "/sys"), run_nvidia],
+        volumes=[
+            b.host_path("output-dir", _FEATURES),
+            b.host_path("host-sys", "/sys"),
+            run_nvidia,
+            *_hidden.volumes(facts),
+        ],
         labels={"app.kubernetes.io/part-of": "nvidia-gpu"},
         images=(policy.validator.image, policy.gfd.image),
         host_network=policy.gfd.host_network,
         gpu_container=NAME,
-        own_configs=configs,
+        own_configs=[*configs, *_hidden.objects(facts)],
     )
     add_config_manager(pod, policy, "gpu-feature-discovery", policy.gfd.resources)
     role = [

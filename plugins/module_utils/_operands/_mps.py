@@ -9,6 +9,7 @@ from typing import List
 
 from .._policy._model import Policy
 from . import _build as b
+from . import _hidden
 from ._device_plugin import ACCOUNT, READ_NODES, add_config_manager, mps_volumes, plugin_configs
 from ._images import pull_policy, reference
 from ._types import ClusterFacts, Object, Operand
@@ -44,20 +45,22 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         mounts=[b.mount("mps-shm", "/dev/shm"), b.mount("mps-root", "/mps")],
         resources=plugin.resources,
     )
+    if facts.hidden:
+        _hidden.start(main, "mps-control-daemon")
     pod = b.Pod(
         name=NAME,
         deploy="device-plugin",
         account=ACCOUNT,
         containers=[main],
         init=[waiting, mounts],
-        volumes=[run_nvidia, *mps_volumes(policy)],
+        volumes=[run_nvidia, *mps_volumes(policy), *_hidden.volumes(facts)],
         annotations={"openshift.io/scc": "hostmount-anyuid"},
         node_selector={"nvidia.com/mps.capable": "true"},
         spec={"hostPID": True},
         images=(policy.validator.image, plugin.image),
         host_network=plugin.host_network,
         gpu_container="mps-control-daemon-ctr",
-        own_configs=plugin_configs(policy, facts),
+        own_configs=[*plugin_configs(policy, facts), *_hidden.objects(facts)],
     )
     add_config_manager(pod, policy, "/usr/bin/mps-control-daemon", plugin.resources)
     rbac = b.rbac(NAME, facts.namespace, [b.USE_PRIVILEGED_SCC], [READ_NODES])

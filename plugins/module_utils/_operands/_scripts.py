@@ -94,3 +94,90 @@ done
 """
 
 VALIDATOR_PRE_STOP = "rm -f /run/nvidia/validations/*-ready"
+
+# With ``indices`` nothing is hidden: the places of all other GPUs, as NVML and DCGM count them, are printed instead,
+# for an image that has a shell and no rm.
+HIDE_GPUS = """\
+#!/bin/sh
+# hide.sh LIST [indices]: keep the GPUs that LIST names for this node (lines "NODE WHAT": a UUID, a PCI address or a
+# model) from the program that starts next in this container. NVML lists the GPUs whose device node it can open. A node
+# that is gone it makes again, and an empty file or folder in its place it replaces: a folder that is not empty stays.
+list="$1" mode="$2" wanted="" hidden=0 left=0 place=0 places="" dev="" mounts=" "
+
+fail() {
+  echo "$1" >&2
+  exit 1
+}
+
+[ -r "$list" ] && [ -n "$NODE_NAME" ] || fail "no list at $list or no NODE_NAME, so nothing is started"
+while read -r node what; do
+  [ "$node" = "$NODE_NAME" ] && wanted="$wanted${wanted:+, }$what"
+done < "$list"
+[ -n "$wanted" ] || exit 0
+
+while read -r id parent numbers root point rest; do
+  mounts="$mounts$point "
+  [ "$point" = /dev ] && dev="$rest"
+done < /proc/self/mountinfo
+case "$mode $dev" in
+  indices* | *" - tmpfs "*) ;;
+  *) fail "/dev is not this container's own, so no GPU is hidden and nothing is started" ;;
+esac
+
+look() { # model, UUID, address and minor number of a GPU, as the driver tells them
+  model="" uuid="" address="" minor=""
+  while IFS=: read -r key value; do
+    value="${value#"${value%%[![:space:]]*}"}"
+    value="${value%"${value##*[![:space:]]}"}"
+    case "$key" in
+      Model) model="$value" ;;
+      "GPU UUID") uuid="$value" ;;
+      "Bus Location") address="$value" ;;
+      "Device Minor") minor="$value" ;;
+    esac
+  done < "$1"
+}
+
+listed() { # whether any of the arguments is on the list of this node
+  while read -r node what; do
+    for name; do
+      [ "$node" = "$NODE_NAME" ] && [ "$what" = "$name" ] && return 0
+    done
+  done < "$list"
+  return 1
+}
+
+for file in /proc/driver/nvidia/gpus/*/information; do
+  [ -e "$file" ] || break
+  look "$file"
+  case "$minor" in
+    "" | *[!0-9]*) fail "$file has no Device Minor, so nothing is started" ;;
+  esac
+  case "$uuid" in
+    # Question marks until the GPU has been opened.
+    *"?"*) uuid="$( { look "$file"; echo "$uuid"; } 2>/dev/null 3< "/dev/nvidia$minor")" ;;
+  esac
+  if ! listed "$uuid" "$address" "$model"; then
+    left=$((left + 1)) places="$places${places:+,}$place"
+  else
+    hidden=$((hidden + 1))
+    if [ "$mode" != indices ]; then
+      gone="/dev/nvidia$minor"
+      case "$mounts" in
+        *" $gone "*) umount "$gone" ;;
+      esac
+      rm -rf "$gone" && mkdir -p "$gone/hidden" ||
+        fail "$gone of $model, $address, cannot be hidden in this container, so nothing is started"
+    fi
+    echo "hidden: $model, $address, $uuid" >&2
+  fi
+  place=$((place + 1))
+done
+
+if [ "$hidden" -eq 0 ]; then
+  fail "$NODE_NAME has no GPU that hidden_gpus names ($wanted), so nothing is started"
+elif [ "$left" -eq 0 ]; then
+  fail "hidden_gpus names all $hidden GPUs of $NODE_NAME ($wanted), so nothing is started"
+fi
+[ "$mode" != indices ] || echo "$places"
+"""

@@ -72,6 +72,7 @@ class ClusterFacts:
     prometheus_rule_crd: bool = False
     validated: bool = True  # the stack's validator runs: pods wait for its proofs of driver and toolkit
     gated: bool = False  # nodes are kept free until the stack is proved there: operands tolerate that taint
+    hidden: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)  # GPUs to hide, by node (_nodes._hidden)
     nfd_running: bool = False  # an NFD that we did not deploy runs already: use it
 
 

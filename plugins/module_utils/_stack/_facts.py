@@ -9,12 +9,14 @@ import re
 import sys
 from collections import Counter
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object, path
 from .._nodes._causes import names
+from .._nodes._hidden import Hidden
 from .._nodes._keys import has_gpu
 from .._nodes._models import Gpus, is_mixed, models_text
 from .._nodes._runtimes import detect
@@ -89,9 +91,18 @@ def gpus_of(feature: Mapping[str, Any]) -> Optional[Gpus]:
     return dict(Counter(sys.intern(str(d.get("device", "")).lower()) for d in gpus)) if devices else None
 
 
-def with_hardware(nodes: Sequence[Object], gpus: Mapping[str, Gpus]) -> List[Object]:
-    """The same nodes, each with the GPUs on its PCI bus where those are known."""
-    return [dict(node, pciGpus=gpus[name]) if (name := node["metadata"]["name"]) in gpus else node for node in nodes]
+def with_hardware(
+    nodes: Sequence[Object], gpus: Mapping[str, Gpus], hidden: Hidden = MappingProxyType({})
+) -> List[Object]:
+    """The same nodes, each with the GPUs on its PCI bus where those are known, and with those to hide."""
+    found = []
+    for node in nodes:
+        name = node["metadata"]["name"]
+        more: Object = {"pciGpus": gpus[name]} if name in gpus else {}
+        if name in hidden:
+            more["hiddenGpus"] = hidden[name]
+        found.append({**node, **more} if more else node)
+    return found
 
 
 def without_gpus(nodes: Sequence[Object], gpus: Mapping[str, Gpus]) -> List[str]:

@@ -10,10 +10,12 @@ from typing import Any, Callable, Dict, List, Mapping, Sequence, TypeVar
 from .._kube._connection import ApiError, KubeError, MissingPackage
 from .._kube._lists import list_objects
 from .._kube._logs import with_last_words
-from .._kube._resources import Object, ours
+from .._kube._resources import Object, ours, path
 from .._nodes._gate import prove, refusal_findings
 from .._nodes._models import Gpus
 from .._nodes._stage import rows
+from .._operands._hidden import NAME as HIDDEN
+from .._operands._hidden import of_config
 from .._plan import Failure, Finding, Result
 from ._conditions import summary, waiting_operands
 from ._facts import mixed_findings, no_gpu_findings, pci_gpus, read_nodes, with_hardware, without_gpus
@@ -65,7 +67,8 @@ def gpu_cluster_info(params: Mapping[str, Any], check: bool, progress: Progress)
 def _read(request: Request, query: Any, show_table: bool, with_owners: bool) -> InfoResult:
     connection, namespace = request.connection, request.namespace
     hardware: Dict[str, Gpus] = _allowed(lambda: pci_gpus(connection), {})
-    nodes = with_hardware(read_nodes(connection), hardware)
+    hidden = of_config(_allowed(lambda: connection.find(path("ConfigMap", namespace, HIDDEN)), None))
+    nodes = with_hardware(read_nodes(connection), hardware, hidden)
     pods = list_objects(connection, "Pod", namespace).items
     daemonsets = list_objects(connection, "DaemonSet", namespace).items
     found_rows = rows(nodes, pods, daemonsets)

@@ -17,11 +17,13 @@ from .._nodes._change import LabelChange
 from .._nodes._drivers import DRIVER_LABEL
 from .._nodes._gate import VALIDATOR, refusal_findings
 from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
+from .._nodes._hidden import Hidden
 from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
-from .._nodes._labels import has_gpu, plan_labels
+from .._nodes._labels import has_features, has_gpu, plan_labels
 from .._nodes._mig_guard import busy_pods, touches_mig
 from .._nodes._models import Gpus
 from .._nodes._runtimes import RUNTIME_LABEL, split
+from .._nodes._stage import is_gpu_node
 from .._nodes._taints import untolerated
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
@@ -111,6 +113,8 @@ class NodePlanner:
         self.mig_configs: Optional[Sequence[str]] = None
         self.plugin_configs: Optional[Sequence[str]] = None
         self._apart: Dict[str, Dict[str, str]] = {}
+        #: What groups say that is to be hidden, by node.
+        self.hidden: Hidden = {}
         #: Nodes marked as having a driver of the host, on which none is found any more.
         self.driverless: Collection[str] = ()
         #: Nodes with a label that tells of a GPU, and without one on their PCI bus.
@@ -127,6 +131,7 @@ class NodePlanner:
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
         """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
         wanted, findings = self._assign(nodes)
+        self.hide(nodes)
         self.busy = {}
         findings = findings + self._plan_gates(nodes, wanted)
         self._set_apart(nodes)
@@ -159,6 +164,21 @@ class NodePlanner:
             if group.runtime is not None:
                 facts = replace(facts, runtime=group.runtime.kind, setup=group.runtime)
         return replace(facts, driver=next((group.driver for group in mine if group.driver is not None), None))
+
+    def hide(self, nodes: Sequence[Object]) -> Hidden:
+        """What is to be hidden on each node, and remember it.
+
+        A node of which NFD has not (or no longer) told that it has a GPU is among them: once it does, pods come.
+        """
+        named = [(str(node["metadata"]["name"]), node["metadata"].get("labels") or {}) for node in nodes]
+        self.hidden = {
+            name: group.hidden_gpus
+            for group in self.groups
+            if group.hidden_gpus
+            for name, labels in named
+            if group.selector.matches(labels) and (is_gpu_node(labels) or not has_features(labels))
+        }
+        return self.hidden
 
     def _set_apart(self, nodes: Sequence[Object]) -> None:
         """Labels of nodes whose runtime is not set up as the first one of the cluster, or whose group has a driver."""
@@ -200,7 +220,7 @@ class NodePlanner:
 
     def _labels_of(self, policy: Policy, facts: NodeFacts, busy: Sequence[str]) -> LabelChange:
         gone, none = facts.name in self.driverless, facts.name in self.gpuless
-        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none)
+        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none, facts.name in self.hidden)
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.

@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
+from .._nodes._hidden import Hidden, bounds
 from .._nodes._keys import MIG_CONFIG, MIG_STATE, PLUGIN_CONFIG, has_mig_devices, mig_capable, serves
 from .._nodes._models import Gpus, is_mixed, lowest_compute, models_text
 from .._nodes._predict import Board, Impossible, Offer, board_name, boards_of, device_ids, offer
@@ -75,19 +77,34 @@ class Offers:
                 self.findings.append(no_isolation(f"ConfigMap {policy.device_plugin.config.name}", name))
 
     def of_nodes(
-        self, nodes: Iterable[Tuple[str, Labels, Labels]], hardware: Mapping[str, Gpus]
+        self,
+        nodes: Iterable[Tuple[str, Labels, Labels]],
+        hardware: Mapping[str, Gpus],
+        hidden: Hidden = MappingProxyType({}),
+        recounted: Mapping[str, Optional[int]] = MappingProxyType({}),
     ) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
         """Predictions of nodes given as name, labels now, labels after the run; and what cannot be.
 
-        ``hardware``: GPUs on the PCI bus of the nodes of which that is known.
+        ``hardware``: GPUs on the PCI bus of the nodes of which that is known. ``hidden``: which of them are hidden.
+        ``recounted``: how many GPUs nodes will show whose labels count others yet; None where that is not known.
         """
         found: Dict[str, NodeOffer] = {}
         for name, now, after in nodes:
             if serves(after):
-                found[name] = self._of(name, now, after, hardware.get(name, {}))
+                made = self._of(name, now, after)
+                gpus = hardware.get(name, {})
+                if made.unknown or made.problem:
+                    found[name] = made
+                elif is_mixed(gpus):
+                    found[name] = self._of_models(made, now, gpus, hidden.get(name, ()))
+                elif name in recounted and recounted[name] is None:
+                    found[name] = replace(made, unknown="how many of its GPUs are hidden is not known yet")
+                else:
+                    found[name] = self._counted(made, now, recounted.get(name))
         return found, [*self.findings, *_impossible(found.values())]
 
-    def _of(self, name: str, now: Labels, after: Labels, gpus: Gpus) -> NodeOffer:
+    def _of(self, name: str, now: Labels, after: Labels) -> NodeOffer:
+        """What is chosen for a node, and no resources yet."""
         chosen = after.get(PLUGIN_CONFIG) or self.policy.device_plugin.config.default
         config = self.configs.get(chosen, PluginConfig())
         strategy = self.policy.mig_strategy or config.mig_strategy or "none"
@@ -98,9 +115,9 @@ class Offers:
             known = ", ".join(sorted(self.configs)) or "none"
             reason = f"the label {PLUGIN_CONFIG} is {chosen}, which no configuration is named ({known})"
             return replace(made, problem=reason, remedy="Correct the label, or add the configuration")
-        return self._of_models(made, now, gpus) if is_mixed(gpus) else self._counted(made, now)
+        return made
 
-    def _of_models(self, made: NodeOffer, labels: Labels, gpus: Gpus) -> NodeOffer:
+    def _of_models(self, made: NodeOffer, labels: Labels, gpus: Gpus, hidden: Sequence[str]) -> NodeOffer:
         """Of a node with several models, whose labels tell of one: all GPUs, as long as MIG has no part in it."""
         entries = self.layouts.get(made.layout, ({"mig-enabled": True},)) if made.layout else ()
         sliced = has_mig_devices(labels) or any(entry.get("mig-enabled") for entry in entries)
@@ -109,16 +126,19 @@ class Offers:
             return replace(made, unknown=text)
         if not _number(labels, "nvidia.com/gpu.count"):
             return replace(made, unknown="nothing on the node has counted its GPUs yet")
-        boards: List[Board] = [None] * sum(gpus.values())
+        least, most = bounds(hidden, gpus)
+        if least != most:
+            return replace(made, unknown="how many of its GPUs are hidden is not known")
+        boards: List[Board] = [None] * (sum(gpus.values()) - most)
         try:
             return replace(made, offer=offer(boards, made.strategy, made.plugin, lowest_compute(gpus)))
         except Impossible as error:
             return replace(made, problem=str(error), remedy=error.remedy)
 
-    def _counted(self, made: NodeOffer, labels: Labels) -> NodeOffer:
+    def _counted(self, made: NodeOffer, labels: Labels, recounted: Optional[int]) -> NodeOffer:
         product, memory = labels.get("nvidia.com/gpu.product", ""), _number(labels, "nvidia.com/gpu.memory")
         devices = device_ids(product, memory)
-        count = self._boards_now(labels, devices)
+        count = self._boards_now(labels, devices) if recounted is None else recounted
         boards = self._boards(made, labels, count or 1, devices)
         compute = (
             _number(labels, "nvidia.com/gpu.compute.major") or 9,

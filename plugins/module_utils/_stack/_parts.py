@@ -11,7 +11,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Set, Tuple
 
 from .._kube._apply import DELETE, Plan, Step
 from .._kube._resources import Object, path, ref
-from .._operands import OPERANDS
+from .._nodes._causes import names
+from .._operands import OPERANDS, _hidden
 from .._operands._build import configs_read
 from .._operands._types import Operand
 from .._operands._validator import NAME as VALIDATOR
@@ -135,6 +136,18 @@ class PartRun(StackRun):
         stack = {str(item["metadata"]["name"]) for item in self.listings["DaemonSet"].items}
         self.facts = replace(self.facts, validated=VALIDATOR in stack)
 
+    def _hidden(self) -> Dict[str, Tuple[str, ...]]:
+        """As cluster_policy left it: feature discovery, which is not this run's, has to see the same GPUs."""
+        hidden = dict(self.was_hidden)
+        asked = self.planner.hide(self.nodes)
+        if asked and not self.absent and asked != hidden:
+            named = sorted({group.name for group in self.planner.groups if group.hidden_gpus})
+            detail = f"is not what is hidden on {names(sorted(asked))} now, and feature discovery is not this run's."
+            remedy = "Run gpufleet.nvidia.cluster_policy with these groups first."
+            where = ", ".join(named)
+            self.journal.add_findings([Finding("groups.hidden-elsewhere", ERROR, detail, where, "node_groups", remedy)])
+        return hidden
+
     def _layers(self) -> Set[str]:
         """What these operands stand on, and they themselves."""
         return {"driver", "toolkit", *(LAYERS[operand.name] for operand in self.parts)}
@@ -147,7 +160,10 @@ class PartRun(StackRun):
 
     def _base(self) -> List[Object]:
         # A namespace that is there belongs to the stack, or to somebody else: its labels are not this part's business.
-        return super()._base()[:1] if self.live_namespace is None and not self.absent else []
+        if self.absent:
+            return []
+        space = super()._base()[:1] if self.live_namespace is None else []
+        return [*space, *_hidden.objects(self.facts)]
 
     def _extra(self) -> List[Object]:
         return []

@@ -18,12 +18,13 @@ from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RECONCILER, RESOURCES, STACK, Object, ours, path, ref
 from .._nodes._causes import LONG, names
+from .._nodes._hidden import Hidden, bounds
 from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
 from .._nodes._stage import Stage as At
 from .._nodes._stage import foreign_taints, gaps_of, is_gpu_node, node_ready, offers, rows
-from .._operands import _nfd, build_by_operand, problems
+from .._operands import _hidden, _nfd, build_by_operand, problems
 from .._operands._driver import COMPONENT
 from .._operands._mig_configs import layouts
 from .._operands._namespace import namespace as namespace_object
@@ -166,6 +167,9 @@ class StackRun:
         self.planned_at = 0.0
         self.predictor: Optional[Offers] = None
         self.offers: Dict[str, NodeOffer] = {}
+        #: GPUs that are hidden as the run begins, by node, and nodes on which that changes.
+        self.was_hidden: Hidden = {}
+        self.rehidden: Set[str] = set()
         groups, problems_of_groups = read_groups(self.request)
         journal.add_findings(problems_of_groups)
         self.planner = NodePlanner(self.request, policy, groups, gating=True)
@@ -252,6 +256,7 @@ class StackRun:
             nfd_running=self._foreign_nfd(),
             gated=gated(self.planner.groups, self.listings["DaemonSet"].items),
         )
+        self.was_hidden = _hidden.of_config(self._live_config(_hidden.NAME))
         known = [node_facts(node).os_tag for node in self.nodes]
         drivers = driver_daemonsets(self.listings["DaemonSet"].items, [tag for tag in known if tag])
         self.facts = replace(facts, driver_daemonsets=drivers)
@@ -259,6 +264,12 @@ class StackRun:
     def _owned(self, kind: str) -> Listing:
         request = self.request
         return owned(self.connection, kind, request.owned_in, request.deadline, STACK)
+
+    def _live_config(self, name: str) -> Optional[Object]:
+        """A ConfigMap of ours in our namespace, as it was listed."""
+        wanted = (self.request.namespace, name)
+        items = self.listings["ConfigMap"].items
+        return next((o for o in items if (o["metadata"].get("namespace"), o["metadata"]["name"]) == wanted), None)
 
     def _live_namespace(self) -> Optional[Object]:
         """Our namespace, also where somebody else made it."""
@@ -280,7 +291,9 @@ class StackRun:
     # -- planning ----------------------------------------------------------------------------------------------------
 
     def _wanted(self) -> List[Object]:
-        self.facts = with_nodes(self.facts, self._gpu_nodes())
+        self.facts = replace(with_nodes(self.facts, self._gpu_nodes()), hidden=self._hidden())
+        names = {*self.was_hidden, *self.facts.hidden}
+        self.rehidden = {one for one in names if self.was_hidden.get(one) != self.facts.hidden.get(one)}
         self.journal.add_findings(self._problems())
         self.journal.add_findings(self._nfd_findings())
         self._refuse()
@@ -288,6 +301,10 @@ class StackRun:
         daemonsets = [o for _operand, objects in self.built for o in objects if o["kind"] == "DaemonSet"]
         self.journal.add_findings(untolerated_taints(self.planner.groups, daemonsets) + self._unused_sizes(daemonsets))
         return [*self._base(), *(o for _operand, objects in self.built for o in objects), *self._extra()]
+
+    def _hidden(self) -> Dict[str, Tuple[str, ...]]:
+        """GPUs to hide, by node."""
+        return dict(self.planner.hide(self.nodes))
 
     def _problems(self) -> List[Finding]:
         return problems(self.policy, self.facts)
@@ -315,10 +332,11 @@ class StackRun:
         kinds = sorted({str(o["kind"]) for o in self._extra()} - set(KINDS))
         if kinds:
             space["metadata"].setdefault("annotations", {})[EXTRA_KINDS] = ",".join(kinds)
+        base = [space, *_hidden.objects(self.facts)]
         if not self.policy.nfd.enabled:
-            return [space]
+            return base
         crds = [] if self.facts.nfd_running else _nfd.crds()
-        return [space, *crds, *_nfd.build(self.policy, self.facts)]
+        return [*base, *crds, *_nfd.build(self.policy, self.facts)]
 
     def _extra(self) -> List[Object]:
         """The policy's extra objects, as ours."""
@@ -406,12 +424,26 @@ class StackRun:
         after = {change.name: change.labels_after() for change in changes}
         nodes = [(str(node["metadata"]["name"]), node["metadata"]["labels"]) for node in self.nodes]
         triples = [(name, labels, after.get(name, labels)) for name, labels in nodes]
-        self.offers, findings = self.predictor.of_nodes(triples, self.planner.hardware)
+        if self.rehidden and not self.planner.looked:
+            self.journal.add_findings(self.planner.look(self.nodes))
+        self.offers, findings = self._computed(triples)
         if not self.planner.looked and any(self._unlike_computed(node) for node in self.nodes):
             # Something changes, something is broken, or a node has GPUs that its labels do not tell of.
             self.journal.add_findings(self.planner.look(self.nodes))
-            self.offers, findings = self.predictor.of_nodes(triples, self.planner.hardware)
+            self.offers, findings = self._computed(triples)
         self.journal.add_findings(findings)
+
+    def _computed(
+        self, nodes: Sequence[Tuple[str, Mapping[str, str], Mapping[str, str]]]
+    ) -> Tuple[Dict[str, NodeOffer], List[Finding]]:
+        if self.predictor is None:
+            return {}, []
+        recounted: Dict[str, Optional[int]] = {}
+        for name in self.rehidden:
+            gpus = self.planner.hardware.get(name, {})
+            least, most = bounds(self.facts.hidden.get(name, ()), gpus)
+            recounted[name] = sum(gpus.values()) - most if gpus and least == most else None
+        return self.predictor.of_nodes(nodes, self.planner.hardware, self.facts.hidden, recounted)
 
     def _plugin_configs(self) -> Optional[Mapping[str, str]]:
         """The plugin's configs by name: the policy's, or those of the ConfigMap that it names."""
@@ -447,7 +479,7 @@ class StackRun:
             relabel = self._relabel_plan()
         gone = _gone_from_hosts(first, self.wanted)
         self.journal.run_steps(gone, "stack")
-        self.planner.write(self.journal, relabel)
+        first = self._label(relabel, None if moved else first) or first
         if relabel:
             self.nodes = read_nodes(self.connection)
         last = first
@@ -464,6 +496,15 @@ class StackRun:
             self.journal.run_steps(later, "stack")
         self.journal.wait_gone([*gone, *steps])
         return last
+
+    def _label(self, changes: List[NodeChange], planned: Optional[Plan] = None) -> Optional[Plan]:
+        """Write labels. They bring pods at once, so what hides GPUs from those comes first, by the plan returned."""
+        if changes and self.facts.hidden:
+            planned = planned or self._plan()
+            steps = [step for step in planned.steps if step.id not in self.journal.done and _hides(step)]
+            self.journal.run_steps(steps, "hidden GPUs")
+        self.planner.write(self.journal, changes)
+        return planned
 
     def _toolkit(self) -> List[Stage]:
         return [stage for stage in stages_of(self.built) if stage.operand.name == TOOLKIT]
@@ -521,7 +562,7 @@ class StackRun:
             wait_for(self.journal, stages, self.verdicts)
             self._wait_for_discovery()
             relabel = self._relabel_plan()
-            self.planner.write(self.journal, relabel)
+            self._label(relabel)
             if not relabel:
                 break
             self.nodes = read_nodes(self.connection)
@@ -562,9 +603,10 @@ class StackRun:
             self.journal.add_findings(mixed)
             if mixed:
                 self._predict([])
-        self.verdicts.hardware = self.planner.hardware
+        self.verdicts.hardware, self.verdicts.hidden = self.planner.hardware, self.facts.hidden
         self.verdicts.unlike = self._unlike_computed
-        mine = [node for node in with_hardware(self.nodes, self.verdicts.hardware) if node["metadata"]["name"] in names]
+        told = with_hardware(self.nodes, self.planner.hardware, self.facts.hidden)
+        mine = [node for node in told if node["metadata"]["name"] in names]
         if any(gaps_of(node) or not node_ready(node) or self._unlike_computed(node) for node in mine):
             self.nodes = wait_until_proved(self.journal, names, self.verdicts)
         for node in sorted(self.nodes, key=lambda n: str(n["metadata"]["name"])):
@@ -637,10 +679,13 @@ class StackRun:
             release=self.policy.release,
             policy_hash=policy_hash(self.policy),
             stages=stage_rows(self._stages(), last.live),
-            nodes=[self._row(row) for row in rows(with_hardware(self.nodes, self.planner.hardware))],
+            nodes=[self._row(row) for row in self._rows()],
         )
         if self.whole:
             self.journal.found["status"] = self._status()
+
+    def _rows(self) -> List[Dict[str, Any]]:
+        return rows(with_hardware(self.nodes, self.planner.hardware, self.facts.hidden))
 
     def _row(self, row: Dict[str, Any]) -> Dict[str, Any]:
         """A node's row, with what is broken on it."""
@@ -657,6 +702,14 @@ def _gone_from_hosts(plan: Plan, wanted: Sequence[Mapping[str, Any]]) -> List[St
     left = {_on_hosts(obj) for obj in wanted if obj["kind"] == "DaemonSet"}
     gone = [step for step in plan.steps if step.verb == DELETE and step.ref.kind == "DaemonSet"]
     return [step for step in gone if _on_hosts(step.live or {}) not in left | {""}]
+
+
+def _hides(step: Step) -> bool:
+    """Whether a step changes the list of hidden GPUs, or a workload that is there into one that heeds it."""
+    if step.verb == DELETE or step.wanted is None:
+        return False
+    listed = (step.ref.kind, step.ref.name) == ("ConfigMap", _hidden.NAME)
+    return listed or (step.ref.kind == "DaemonSet" and step.live is not None and _hidden.reads(step.wanted))
 
 
 def _on_hosts(workload: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from .._kube._resources import Object, ref
 from .._kube._wait import Judge, Scene, diagnose, pod_ready
 from .._nodes._causes import FINAL, LONG, MOMENT, SILENT, cause_of, names
+from .._nodes._hidden import Hidden
 from .._nodes._keys import has_features
 from .._nodes._models import Gpus
 from .._nodes._stage import (
@@ -59,6 +60,7 @@ class Verdicts(Judge):
     ) -> None:
         self.failed: Dict[str, Stage] = {}
         self.hardware: Mapping[str, Gpus] = {}  # GPUs on the PCI bus, by node
+        self.hidden: Hidden = {}
         # How what a node offers differs from what was computed for it; None where nothing was.
         self.unlike: Callable[[Object], Optional[str]] = lambda node: None
         self.layers = layers
@@ -146,7 +148,7 @@ class Verdicts(Judge):
     def unproved(self, scene: Scene, among: Collection[str]) -> Dict[str, Stage]:
         """Nodes of ``among`` that are neither ready nor broken for good, and where they stand."""
         mine, found = _by_node(scene.pods), {}
-        for node in with_hardware(scene.nodes, self.hardware):
+        for node in with_hardware(scene.nodes, self.hardware, self.hidden):
             name = str(node["metadata"]["name"])
             if name in among:
                 at = self._told(node, mine.get(name, []), scene.workloads, {}, scene.events)

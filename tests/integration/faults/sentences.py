@@ -148,6 +148,13 @@ CLUSTER = {
             "Correct repository, image or version in the policy, or mirror the image.",
         ),
     ),
+    "hidden GPU": Words(
+        "a GPU to hide that is not on its node",
+        (
+            "device plugin failed: none of the GPUs that the node is to hide is there",
+            "Correct hidden_gpus of its node group.",
+        ),
+    ),
     "refused pods": Words(
         "users' pods that a node's kubelet refuses",
         (

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 
 from . import shell
 from .faults import Faults
+from .hidden import HideError, hidden
 from .node import VALIDATIONS, Node
 from .nodefs import normal
 from .pod import Container, Object, Place, PodView
@@ -323,7 +324,14 @@ class Ctx:
 
     @property
     def gpus(self) -> list[Any]:
-        return self.node.gpus[: self.world.faults.visible_gpus(self.node.name, len(self.node.gpus))]
+        """What the process sees: without those of a fault, and without those that its own script hid."""
+        if "hidden" not in self.mem:
+            try:
+                self.mem["hidden"] = hidden(self)
+            except HideError as error:
+                raise Crash(str(error)) from None
+        seen = self.node.gpus[: self.world.faults.visible_gpus(self.node.name, len(self.node.gpus))]
+        return [gpu for gpu in seen if gpu.uuid not in self.mem["hidden"]]
 
     # -- the API, as the ServiceAccount
 

@@ -45,6 +45,10 @@ class Gpu:
     mig_enabled: bool = False
     instances: list[str] = field(default_factory=list)
 
+    @property
+    def address(self) -> str:
+        return f"0000:{0x10 + 8 * self.index:02x}:00.0"
+
 
 @dataclass(frozen=True)
 class NodeSpec:

@@ -73,7 +73,10 @@ def _tables() -> dict[str, dict[str, Program]]:
             "": device_plugin.PROGRAM,
         },
         "dcgm": {"nv-hostengine": dcgm.PROGRAM, "": dcgm.PROGRAM},
-        "dcgm-exporter": {"dcgm-exporter": dcgm_exporter.PROGRAM, "": dcgm_exporter.PROGRAM},
+        "dcgm-exporter": {
+            "dcgm-exporter": dcgm_exporter.PROGRAM, "dcgm-exporter-entrypoint.sh": dcgm_exporter.PROGRAM,
+            "": dcgm_exporter.PROGRAM,
+        },
         "mig-manager": {"nvidia-mig-manager": mig_manager.PROGRAM, "": mig_manager.PROGRAM},
         "nfd": {"nfd-worker": nfd_pods.WORKER, "nfd-master": nfd_pods.MASTER, "nfd-gc": nfd_pods.GC},
         "cuda": {"ln": cuda_toolkit.PROGRAM, "sleep": _shells.WAITER},

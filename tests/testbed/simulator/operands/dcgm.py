@@ -11,6 +11,7 @@ from . import Program
 
 def step(c: Ctx) -> Up | Done:
     c.need_gpu("nv-hostengine")
+    c.mem["watched"] = [gpu.uuid for gpu in c.gpus]
     return Up(listens={5555: ()})
 
 

@@ -47,6 +47,7 @@ def step(c: Ctx) -> Up | Done:
         raise Crash(
             "DCGM_FI_PROF fields need CAP_SYS_ADMIN: error watching fields: The requested operation is not permitted"
         )
+    c.mem["watched"] = [] if remote else [gpu.uuid for gpu in c.gpus]
     return Up(listens={int(port): ("/health", "/metrics")}, again=30.0 if remote else 1e9)
 
 

@@ -151,14 +151,6 @@ def test_a_group_is_read() -> None:
     assert groups({"name": "all", "taint": False})[0].taint is None
 
 
-def test_keys_of_later_releases_are_refused_by_name() -> None:
-    (finding,) = parse_groups([{"name": "a", "hidden_gpus": {}}])[1]
-    assert (finding.id, finding.path) == ("groups.unsupported", "node_groups[0].hidden_gpus")
-    assert "not supported yet" in finding.detail
-    for word in ("on its host", "NVreg_ExcludedGpus", "vfio-pci", "max_failed_nodes"):
-        assert word in finding.remedy
-
-
 @pytest.mark.parametrize(
     ("raw", "found"),
     [
@@ -191,8 +183,8 @@ def test_what_is_wrong_is_named_with_its_path(raw: Any, found: tuple[str, str]) 
 
 def test_all_problems_are_told_at_once() -> None:
     assert problems({"name": "a"}, {"name": "a", "mig": 1, "hidden_gpus": "x"}) == [
-        ("groups.unsupported", "node_groups[1].hidden_gpus"),
         ("groups.invalid", "node_groups[1].mig"),
+        ("groups.invalid", "node_groups[1].hidden_gpus"),
         ("groups.invalid", "node_groups[1].name"),
     ]
     assert [finding.path for finding in parse_groups({"name": "a"})[1]] == ["node_groups"]

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups import parse_groups
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import GATE, PRESENT
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import rows, unseen_gpus
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._facts import NFD_NODE, with_hardware
@@ -128,3 +129,21 @@ def test_gpus_of_several_models_are_counted_by_the_bus_and_not_by_the_label_of_o
     assert (row["models"], row["gpus"]) == ({"Tesla T4": 1, "A10": 2}, 3)
     (row,) = rows([one])
     assert (row["models"], row["gpus"]) == ({}, 1)
+
+
+@pytest.mark.rows("P099")
+def test_a_node_stays_on_the_list_of_hidden_gpus_while_its_labels_of_nfd_are_gone() -> None:
+    """Its pods run on, and must not offer the GPU when they restart."""
+    found, _findings = parse_groups([{"name": "a", "selector": "pool=a", "hidden_gpus": ["18:00.0"]}, {"name": "b"}])
+    planner = NodePlanner(SimpleNamespace(), policy_of({}), found)  # type: ignore[arg-type]
+    gpu, other = {"feature.node.kubernetes.io/pci-10de.present": "true"}, {"feature.node.kubernetes.io/x": "y"}
+    labels = {
+        "seen": {"pool": "a", **gpu},
+        "nfd-gone": {"pool": "a"},
+        "served": {"pool": "a", **other, PRESENT: "true"},
+        "no-gpu": {"pool": "a", **other},
+        "other-pool": {"pool": "b", **gpu},
+    }
+    nodes = [{**node(name), "metadata": {"name": name, "labels": own}} for name, own in labels.items()]
+    wanted = dict.fromkeys(("seen", "nfd-gone", "served"), ("0000:18:00.0",))
+    assert planner.hide(nodes) == wanted == planner.hidden

@@ -282,3 +282,32 @@ def test_a_config_of_somebody_elses_that_shares_by_time_is_told_of_too() -> None
     assert told.path == "ConfigMap theirs.a"
     ours = Offers(policy_of({"devicePlugin": configs(a=SHARED)}), {"a": SHARED}, False)
     assert ours.findings == []
+
+
+def counted(gpus: dict[str, int], labels: dict[str, str], entries: tuple[str, ...], *recounted: int | None) -> Any:
+    """The offer of a node that hides GPUs. ``recounted``: given where that changes in this run."""
+    base = {"nvidia.com/gpu.deploy.device-plugin": "true", "nvidia.com/gpu.product": "Tesla-T4", **labels}
+    made = Offers(policy_of({}), None, True)
+    changed = {"n": recounted[0]} if recounted else {}
+    one = made.of_nodes([("n", base, base)], {"n": gpus}, {"n": entries}, changed)[0]["n"]
+    return one.unknown or dict(one.offer.resources)
+
+
+@pytest.mark.rows("P099")
+def test_hidden_gpus_are_not_computed_as_offered() -> None:
+    t4, mixed, count = {"1eb8": 4}, {"1eb8": 2, "2236": 1}, {"nvidia.com/gpu.count": "4"}
+    # Feature discovery does not count them, so its label is right once the pods are new.
+    assert counted(t4, {"nvidia.com/gpu.count": "3"}, ("18:00.0",)) == {"nvidia.com/gpu": 3}
+    # While the list changes, the label still counts them; what is on the bus tells how many are left.
+    assert counted(t4, count, ("0000:18:00.0",), 3) == {"nvidia.com/gpu": 3}
+    assert counted(t4, {"nvidia.com/gpu.count": "3"}, (), 4) == {"nvidia.com/gpu": 4}
+    assert counted(t4, {}, ("0000:18:00.0",), 3) == {"nvidia.com/gpu": 3}
+    assert counted(t4, count, ("0000:18:00.0", "0000:28:00.0"), None) == (
+        "how many of its GPUs are hidden is not known yet"
+    )
+    # Of several models the label counts one.
+    assert counted(mixed, {"nvidia.com/gpu.count": "1"}, ("Tesla T4",)) == {"nvidia.com/gpu": 1}
+    assert counted(mixed, {"nvidia.com/gpu.count": "2"}, ("NVIDIA A10",)) == {"nvidia.com/gpu": 2}
+    assert counted(mixed, {"nvidia.com/gpu.count": "1"}, ("0000:18:00.0", "0000:28:00.0")) == (
+        "how many of its GPUs are hidden is not known"
+    )

@@ -161,3 +161,23 @@ def test_since_when_something_is_broken_is_told_by_the_servers_clock(ahead: floa
     since = datetime.fromtimestamp(server - 40, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
     judge.tell("n", broken(FINAL, since=since))
     assert set(judge.failed) == {"n"}
+
+
+@pytest.mark.rows("P099")
+@pytest.mark.parametrize(
+    ("seen", "trouble"),
+    [
+        (3, ""),
+        (4, "4 of the node's 4 GPUs are seen, of which 0000:18:00.0 is to be hidden"),
+        (2, "the driver sees 2 of the node's 4 GPUs, and hidden_gpus hides 1 of them at most"),
+    ],
+)
+def test_a_node_is_proved_once_it_shows_all_gpus_but_the_hidden_one(seen: int, trouble: str) -> None:
+    judge, _clock = verdicts()
+    judge.hardware, judge.hidden = {"n": {"1eb8": 4}}, {"n": ("0000:18:00.0",)}
+    judge.unlike = lambda node: ""
+    node = _node("n", {**GPU, "nvidia.com/gpu.count": str(seen)})
+    node["status"].update(capacity={"nvidia.com/gpu": str(seen)}, allocatable={"nvidia.com/gpu": str(seen)})
+    other = {"kind": "DaemonSet", "metadata": {"name": "x"}, "spec": {"template": {"metadata": {}, "spec": {}}}}
+    late = judge.unproved(Scene([node], [], [other], list, {}), ["n"])
+    assert [at.trouble for at in late.values()] == ([trouble] if trouble else [])

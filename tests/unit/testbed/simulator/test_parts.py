@@ -151,6 +151,7 @@ def test_the_fleets_that_come_along() -> None:
         "default",
         "facts",
         "faults",
+        "hidden",
         "models",
         "preinstalled",
         "runtimes",
