@@ -17,6 +17,8 @@ MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
+# What the GPUs of a node are for: containers, virtual machines with whole GPUs, or with parts of them.
+CONTAINER, PASSTHROUGH, VGPU = WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
 UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
 ALL_DISABLED = "all-disabled"
 # The taint of nodes on which the stack is not proved yet (_gate).
