@@ -428,4 +428,10 @@ def test_steps_of_scripts_that_wait_by_what_a_file_says() -> None:
         shell.Step(("/v/c",)),
         shell.Step(("/v/d",)),
     )
+    text = """cd /v || exit 1; echo "not until there is one"
+    read -r kind < /v/kind || :
+    [ "$kind" = vm-vgpu ] || exit 0
+    until [ -e a ] || [ -e b ]; do echo "waiting until they do"; sleep 5; done"""
+    assert shell.read(text).steps == (shell.Step(("/v/kind",), "vm-vgpu", equal=False), shell.Step(("/v/a", "/v/b")))
+    assert shell.read('read k < /f; [ "$k" = a ] && exit 0').steps == (shell.Step(("/f",), "a"),)
     assert shell.read("/bin/rm -f /v/.x").removes == ("/v/.x",)
