@@ -168,6 +168,30 @@ def test_only_the_pre_stop_command_gives_gpus_back(hook: bool, left: list[str]) 
     assert drivers(lab) == left
 
 
+@pytest.mark.rows("DM-06")
+def test_the_driver_manager_takes_gpus_back_that_nobody_gave_back() -> None:
+    made = objects()
+    del container(made, VFIO, VFIO)["lifecycle"]
+    lab = Lab(recorded.objects("default") | made, H100)
+    lab.set_labels({DEPLOY + key: "true" for key in PASSTHROUGH})
+    lab.run(until=settled)
+    lab.set_labels(dict.fromkeys((DEPLOY + key for key in PASSTHROUGH), None))
+    lab.tick()
+    assert drivers(lab) == ["vfio-pci"] * 2
+    lab.deploy_labels()
+    lab.run(until=settled)
+    assert (lab.problems(), drivers(lab)) == ({}, ["nvidia"] * 2)
+
+
+def test_a_gpu_that_vfio_has_is_none_that_containers_see() -> None:
+    spec = replace(H100, host_driver="580.159.04", host_toolkit=True, drivers=("nvidia", "vfio-pci"))
+    lab = Lab(recorded.objects("preinstalled-driver"), spec)
+    lab.deploy_labels()
+    lab.run(until=settled)
+    assert (drivers(lab), lab.allocatable) == (["nvidia", "vfio-pci"], {"nvidia.com/gpu": "1"})
+    assert lab.labels["nvidia.com/gpu.count"] == "1"
+
+
 @pytest.mark.rows("VAL-11")
 def test_the_sandbox_validator_takes_all_status_files_along_but_those_with_a_dot() -> None:
     lab = up(KATA, CC)
