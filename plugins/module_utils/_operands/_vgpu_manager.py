@@ -96,9 +96,9 @@ def _pod(policy: Policy, facts: ClusterFacts, os_tag: str) -> b.Pod:
 OPERAND = Operand(
     name="state-vgpu-manager",
     title="vGPU manager",
-    enabled=lambda policy: policy.sandbox_workloads.enabled
-    and policy.vgpu_manager.enabled
-    and not policy.driver.use_nvidia_driver_crd,
+    enabled=lambda policy: (
+        policy.sandbox_workloads.enabled and policy.vgpu_manager.enabled and not policy.driver.use_nvidia_driver_crd
+    ),
     build=build,
     deploy_label=b.DEPLOY + "vgpu-manager",
 )
