@@ -34,10 +34,8 @@ def keys_of(policy: Policy) -> Dict[str, Tuple[str, ...]]:
 
 def served_now(labels: Mapping[str, str]) -> str:
     """The workload whose operands a node has now, by its deploy labels; "" while it has none."""
-    for key, workload in (("vgpu-manager", VGPU), ("sandbox-validator", PASSTHROUGH), ("operator-validator", CONTAINER)):
-        if labels.get(DEPLOY + key):
-            return workload
-    return ""
+    marks = (("vgpu-manager", VGPU), ("sandbox-validator", PASSTHROUGH), ("operator-validator", CONTAINER))
+    return next((workload for key, workload in marks if labels.get(DEPLOY + key)), "")
 
 
 def for_machines(labels: Mapping[str, str]) -> bool:

@@ -58,9 +58,9 @@ def _pod(policy: Policy) -> b.Pod:
 OPERAND = Operand(
     name="state-cc-manager",
     title="confidential computing manager",
-    enabled=lambda policy: policy.sandbox_workloads.enabled
-    and policy.sandbox_workloads.mode == "kata"
-    and policy.cc_manager.enabled,
+    enabled=lambda policy: (
+        policy.sandbox_workloads.enabled and policy.sandbox_workloads.mode == "kata" and policy.cc_manager.enabled
+    ),
     build=build,
     deploy_label=b.DEPLOY + "cc-manager",
 )

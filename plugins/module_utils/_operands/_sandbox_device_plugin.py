@@ -1,7 +1,7 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Device plugins of virtual machines: KubeVirt's (ST-17), with whole GPUs and vGPUs, and Kata's (ST-18), with whole ones.
+"""Device plugins of virtual machines: KubeVirt's (ST-17), with whole GPUs and vGPUs, and Kata's (ST-18).
 
 Resources are named after the GPU or the vGPU type: ``nvidia.com/GH100_H200_SXM5_141GB``, ``nvidia.com/H100-40C``.
 """

@@ -16,7 +16,7 @@ from .._policy._model import Policy
 from . import _build as b
 from ._driver import LOG_MOUNTS, MODULE_PARAMETERS, RUN_NVIDIA, add_keys, driver_manager
 from ._images import for_os
-from ._types import ClusterFacts, Object, Operand
+from ._types import ClusterFacts, NodeFacts, Object, Operand
 
 NAME = "nvidia-vgpu-manager-daemonset"
 ACCOUNT = "nvidia-vgpu-manager"
@@ -34,10 +34,16 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     return [*b.rbac(ACCOUNT, facts.namespace, None, cluster_role), *made]
 
 
+def nodes_of(policy: Policy, facts: ClusterFacts) -> List[NodeFacts]:
+    """Nodes that have vGPUs, or are to have them."""
+    return [node for node in facts.nodes if VGPU in (workload_of(policy, node.labels), served_now(node.labels))]
+
+
 def os_tags(policy: Policy, facts: ClusterFacts) -> Tuple[str, ...]:
-    """Operating systems of the nodes with vGPUs, or of all nodes while there are none: the image is made for one."""
-    mine = [n for n in facts.nodes if VGPU in (workload_of(policy, n.labels), served_now(n.labels))]
-    return tuple(sorted({node.os_tag for node in mine or facts.nodes if node.os_tag}))
+    """Operating systems of these nodes; that of all nodes while there are none. The image is made for one."""
+    mine = nodes_of(policy, facts)
+    tags = tuple(sorted({node.os_tag for node in mine or facts.nodes if node.os_tag}))
+    return tags if mine or len(tags) == 1 else ()
 
 
 def _pod(policy: Policy, facts: ClusterFacts, os_tag: str) -> b.Pod:
@@ -90,9 +96,9 @@ def _pod(policy: Policy, facts: ClusterFacts, os_tag: str) -> b.Pod:
 OPERAND = Operand(
     name="state-vgpu-manager",
     title="vGPU manager",
-    enabled=lambda policy: policy.sandbox_workloads.enabled
-    and policy.vgpu_manager.enabled
-    and not policy.driver.use_nvidia_driver_crd,
+    enabled=lambda policy: (
+        policy.sandbox_workloads.enabled and policy.vgpu_manager.enabled and not policy.driver.use_nvidia_driver_crd
+    ),
     build=build,
     deploy_label=b.DEPLOY + "vgpu-manager",
 )
