@@ -225,7 +225,8 @@ class Practice:
         return audit.writes(self.cluster.audit_log, user, since)
 
     def hosts(self, deadline: float = 20) -> dict[str, Any]:
-        """What no API tells of the simulated hosts: node -> ``files`` (names of its status files) and ``gpus``."""
+        """What no API tells of the simulated hosts: node -> ``files`` (names of its status files), ``gpus``, and
+        ``hurt`` (pods that a GPU was taken from)."""
         told = self.dir / "hosts.json"
         told.unlink(missing_ok=True)
         pid = self.cluster.process("simulator").pid()

@@ -165,6 +165,7 @@ def test_a_node_keeps_what_it_is_for_while_pods_hold_its_gpus(
     assert BOX in finding["target"]
     assert finding["remedy"]
     assert (host(vms, BOX), deploy_keys(vms, BOX)) == (before, keys)
+    assert vms.practice.hosts()[BOX]["hurt"] == []
     vms.kubectl("delete", "pod", "holds", "-n", "default", "--force", "--grace-period=0", user="admin")
     up(vms, KUBEVIRT)
     assert deploy_keys(vms, BOX) != keys

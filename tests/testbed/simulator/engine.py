@@ -171,6 +171,7 @@ class Engine:
             with node.lock:
                 told[name] = {
                     "files": node.fs.listing(VALIDATIONS),
+                    "hurt": list(node.hurt),
                     "gpus": [{"driver": gpu.driver, "vgpus": list(gpu.vgpus), "cc": gpu.cc} for gpu in node.gpus],
                 }
         part = path.with_suffix(".part")

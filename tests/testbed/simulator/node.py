@@ -198,6 +198,7 @@ class Node:
         ] = {}  # resources that the device plugin registered, and how many of each are healthy
         self.healthy: dict[str, int] = {}
         self.mps_ready: set[str] = set()
+        self.hurt: list[str] = []  # pods of virtual machines that a GPU was taken from
         self._of_the_host()
 
     def _of_the_host(self) -> None:

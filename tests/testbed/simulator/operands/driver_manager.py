@@ -11,6 +11,7 @@ from functools import partial
 
 from ..context import Crash, Ctx, Done, Object, PodApi, Up, Wait
 from . import Program
+from .vfio import give_back
 
 # Labels of what holds the GPU, paused while the driver is unloaded (5.6, step 4).
 PAUSED = "paused-for-driver-upgrade"
@@ -79,7 +80,7 @@ def step(c: Ctx) -> Up | Done:
     elif not same:
         pause = _uninstall(c, labels)
     if not same:
-        c.node.unbind_vfio()
+        give_back(c)
         _wait_for_mofed(c)
     c.node.driver_root = ""
     mine = {key: c.node.labels.get(key, "") for key in (DEPLOY + name for name in (*CLIENTS, "client"))}

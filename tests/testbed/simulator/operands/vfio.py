@@ -7,6 +7,7 @@ back."""
 from __future__ import annotations
 
 from ..context import Crash, Ctx, Done, Up
+from ..node import VFIO
 from . import Program
 
 
@@ -66,9 +67,29 @@ def _missing(c: Ctx) -> str:
     return ""
 
 
+def give_back(c: Ctx) -> None:
+    """``vfio-manage unbind --all``. The kernel asks a virtual machine to let its GPU go, and waits until it has, so
+    that pods of such machines are hurt."""
+    if any(gpu.driver in VFIO for gpu in c.node.gpus):
+        c.node.hurt += [name for name in _machines(c) if name not in c.node.hurt]
+    c.node.unbind_vfio()
+
+
+def _machines(c: Ctx) -> list[str]:
+    """Pods that hold a GPU by a resource of the sandbox device plugins: namespace/name."""
+    found = []
+    for pod in c.world.pods_on(c.node.name):
+        limits = [(one.get("resources") or {}).get("limits") or {} for one in pod["spec"].get("containers") or []]
+        held = {key for each in limits for key in each if key.startswith("nvidia.com/")}
+        ended = (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+        if not ended and any(not key.startswith(("nvidia.com/gpu", "nvidia.com/mig-")) for key in held):
+            found.append(f"{pod['metadata']['namespace']}/{pod['metadata']['name']}")
+    return sorted(found)
+
+
 def _unbind(c: Ctx, argv: tuple[str, ...]) -> None:
     if {"--all", "-a"} & set(argv):
-        c.node.unbind_vfio()
+        give_back(c)
 
 
 def hook(c: Ctx, argv: tuple[str, ...]) -> None:

@@ -155,6 +155,7 @@ def test_the_fleets_that_come_along() -> None:
         "preinstalled",
         "runtimes",
         "sandbox",
+        "sandbox-own",
         "single",
     }
     default = fleet.load("default")

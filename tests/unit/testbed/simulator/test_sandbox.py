@@ -168,6 +168,40 @@ def test_only_the_pre_stop_command_gives_gpus_back(hook: bool, left: list[str]) 
     assert drivers(lab) == left
 
 
+def holder(resource: str) -> Object:
+    """A pod of a user that holds one of a resource."""
+    limits = {"limits": {resource: "1"}}
+    return {
+        "metadata": {"name": "holds", "namespace": "default"},
+        "spec": {"containers": [{"name": "c", "resources": limits}]},
+        "status": {"phase": "Running"},
+    }
+
+
+@pytest.mark.rows("SBX-04")
+@pytest.mark.parametrize(("resource", "hurt"), [(H100_RESOURCE, ["default/holds"]), ("nvidia.com/gpu", [])])
+def test_a_gpu_that_is_unbound_is_taken_from_the_machine_that_has_it(resource: str, hurt: list[str]) -> None:
+    lab = up(PASSTHROUGH)
+    assert lab.node.hurt == []
+    lab.world.pods_on = lambda name: [*lab.pods.values(), holder(resource)]
+    lab.set_labels({DEPLOY + "vfio-manager": None})
+    lab.tick()
+    assert lab.node.hurt == hurt
+
+
+@pytest.mark.rows("SBX-04", "DM-05")
+def test_the_vfio_manager_does_not_take_gpus_from_containers() -> None:
+    lab = Lab(recorded.objects("default") | objects(), H100)
+    lab.deploy_labels()
+    lab.run()
+    lab.world.pods_on = lambda name: [*lab.pods.values(), holder("nvidia.com/gpu")]
+    keys = [key for key in lab.labels if key.startswith(DEPLOY)]
+    lab.set_labels({**dict.fromkeys(keys, None), **{DEPLOY + key: "true" for key in PASSTHROUGH}})
+    lab.run(300)
+    assert drivers(lab) == ["nvidia"] * 2
+    assert "GPU is in use by default/holds, and eviction and drain are off" in lab.said
+
+
 @pytest.mark.rows("DM-06")
 def test_the_driver_manager_takes_gpus_back_that_nobody_gave_back() -> None:
     made = objects()
