@@ -20,6 +20,7 @@ from . import Program
 from .device_plugin import SOCKETS, stop
 
 P = "nvidia.com/"
+GRACE = 300.0
 
 
 def resource_of(name: str) -> str:
@@ -54,7 +55,8 @@ def _passed_through(c: Ctx) -> list[Gpu]:
 
 def _offer(c: Ctx, found: Counter[str]) -> Up:
     """Devices are looked for once, when the plugin starts. What another plugin registered before stays as capacity of
-    which nothing can be allocated."""
+    which nothing can be allocated, and counts nothing any more five minutes after that one went (the kubelet's
+    endpointStopGracePeriod)."""
     host = f"{c.node.spec.kubelet_root}/device-plugins"
     c.need_mount(SOCKETS, "failed to dial /var/lib/kubelet/device-plugins/kubelet.sock", host=host, writable=True)
     if not c.container.privileged:
@@ -67,6 +69,12 @@ def _offer(c: Ctx, found: Counter[str]) -> Up:
         c.node.offered = {**c.node.offered, **mine}
         c.node.healthy = {**dict.fromkeys(c.node.offered, 0), **mine}
         c.node.plugin_uid = c.pod.uid
+        c.mem["took_over"] = c.world.now()
+        c.node.changed()
+    if any(count for name, count in c.node.offered.items() if name not in mine):
+        if c.world.now() - c.mem["took_over"] < c.world.scaled(GRACE):
+            return Up(again=GRACE / 2)
+        c.node.offered = {**dict.fromkeys(c.node.offered, 0), **mine}
         c.node.changed()
     return Up()
 

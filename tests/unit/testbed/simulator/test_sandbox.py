@@ -145,8 +145,11 @@ def test_a_node_goes_from_containers_to_virtual_machines_and_back() -> None:
     lab.set_labels({**dict.fromkeys(container_keys, None), **vm_keys})
     lab.run(until=settled)
     assert (lab.problems(), drivers(lab)) == ({}, ["vfio-pci"] * 2)
-    # The kubelet keeps what an earlier plugin offered, and none of it can be had.
+    # The kubelet keeps what an earlier plugin offered, and none of it can be had; for five minutes.
     assert lab.allocatable == {"nvidia.com/gpu": "0", H100_RESOURCE: "2"}
+    assert lab.node_object["status"]["capacity"] == {"nvidia.com/gpu": "2", H100_RESOURCE: "2"}
+    lab.run(330, lambda lab: False)
+    assert lab.node_object["status"]["capacity"] == {"nvidia.com/gpu": "0", H100_RESOURCE: "2"}
     assert files(lab) == {"workload-type", "vfio-pci-ready", "cc-manager-ready"}
     lab.set_labels({**dict.fromkeys(vm_keys, None), **container_keys})
     lab.run(60)
