@@ -40,8 +40,8 @@ CONTAINER_KEYS = tuple(
         "client",
     )
 )
-# Keys of the operator's other stacks: sandbox workloads and DRA. gpu.deploy.dra-driver is not swept, because pods may
-# hold claims of its driver.
+# Keys of virtual machines (_workload), and of DRA. gpu.deploy.dra-driver is not swept, because pods may hold claims of its
+# driver.
 OTHER_KEYS = tuple(
     DEPLOY + name
     for name in (

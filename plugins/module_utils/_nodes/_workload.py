@@ -17,12 +17,17 @@ _PLUGINS = {"kubevirt": "sandbox-device-plugin", "kata": "kata-sandbox-device-pl
 
 
 def workload_of(policy: Policy, labels: Mapping[str, str]) -> str:
-    """What a node is to serve: its label where that is one of ``WORKLOADS``, else the policy's default."""
+    """What a node is to serve: its label where that is one that it may have, else the policy's default."""
     sandbox = policy.sandbox_workloads
     if not sandbox.enabled:
         return CONTAINER
     said = labels.get(WORKLOAD_CONFIG, "")
-    return said if said in WORKLOADS else sandbox.default_workload
+    return said if said in possible(policy) else sandbox.default_workload
+
+
+def possible(policy: Policy) -> Tuple[str, ...]:
+    """Workloads that nodes may have: Kata's machines have whole GPUs only."""
+    return WORKLOADS[:-1] if policy.sandbox_workloads.mode == "kata" else WORKLOADS
 
 
 def keys_of(policy: Policy) -> Dict[str, Tuple[str, ...]]:
