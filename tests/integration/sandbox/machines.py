@@ -62,10 +62,14 @@ def offers(fleet: Any, name: str) -> dict[str, str]:
 
 
 def apps(fleet: Any, name: str) -> set[str]:
-    """Operands that have a pod on the node."""
+    """Operands that have a pod on the node; not what the validator of containers made there and left."""
     listed = fleet.kubectl("get", "pods", "-n", fleet.namespace, "-o", "json", f"--field-selector=spec.nodeName={name}")
     owners = [ref for pod in json.loads(listed)["items"] for ref in pod["metadata"].get("ownerReferences", [])]
-    return {ref["name"] for ref in owners if ref["kind"] == "DaemonSet" and "node-feature" not in ref["name"]}
+    return {
+        ref["name"]
+        for ref in owners
+        if ref.get("controller") and ref["kind"] == "DaemonSet" and "node-feature" not in ref["name"]
+    }
 
 
 def host(fleet: Any, name: str) -> tuple[set[str], list[str]]:
