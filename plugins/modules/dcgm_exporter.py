@@ -317,7 +317,8 @@ found:
           type: dict
           sample: {"A10": 1, "Tesla T4": 2}
         workload:
-          description: What its operands give its GPUs to, V(container), V(vm-passthrough) or V(vm-vgpu). Empty while it has none.
+          description: What its operands give its GPUs to, V(container), V(vm-passthrough) or V(vm-vgpu). Empty while it
+            has none.
           returned: always
           type: str
         gpus:

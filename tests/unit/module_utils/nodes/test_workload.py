@@ -157,7 +157,7 @@ def test_pods_that_hold_no_gpu_of_the_node_do_not_keep_it() -> None:
     assert served({**on(CONTAINERS), CONFIG: "vm-passthrough"}, **held) == PASSTHROUGH
 
 
-@pytest.mark.rows("S48", "SBX-04", "DRV-14")
+@pytest.mark.rows("S48", "DRV-14")
 def test_a_driver_of_the_host_keeps_a_node_from_virtual_machines() -> None:
     labels = {CONFIG: "vm-passthrough", **on(PASSTHROUGH), DEPLOY + "driver": "pre-installed"}
     change = planned(labels)

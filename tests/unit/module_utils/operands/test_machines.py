@@ -53,7 +53,7 @@ def names(one: Any) -> set[str]:
     return found & {*ALWAYS, CC, VGPU_MANAGER, KUBEVIRT, KATA}
 
 
-@pytest.mark.rows("S48", "SBX-01", "ST-13", "ST-14", "ST-15", "ST-16", "ST-17", "ST-18", "SBX-05", "L43")
+@pytest.mark.rows("S48", "SBX-01", "ST-13", "ST-14", "ST-15", "ST-16", "ST-17", "ST-18", "SBX-05")
 @pytest.mark.parametrize(
     ("one", "found"),
     [
@@ -180,7 +180,7 @@ def test_env_of_a_check_of_machines_reaches_it_alone(part: str) -> None:
     assert told == [f"{checks[part]}-validation"]
 
 
-@pytest.mark.rows("ST-16", "SBX-04")
+@pytest.mark.rows("ST-16")
 def test_the_vfio_manager_binds_gpus_and_unbinds_them_when_it_goes() -> None:
     made = daemonset(VFIO)
     assert made["spec"]["selector"]["matchLabels"] == {"name": VFIO}
@@ -213,7 +213,7 @@ def test_a_driver_is_unloaded_first_and_nobodys_pods_are_evicted_for_that(name: 
     assert env_of(driver)["ENABLE_GPU_POD_EVICTION"] == "true"
 
 
-@pytest.mark.rows("S48", "L8", "ST-13", "ST-16")
+@pytest.mark.rows("S48", "ST-13", "ST-16")
 def test_what_machines_stand_on_is_not_rolled_under_them() -> None:
     kinds = {name: daemonset(name)["spec"]["updateStrategy"]["type"] for name in (*ALWAYS, VGPU_MANAGER, KUBEVIRT)}
     assert {name for name, kind in kinds.items() if kind == "OnDelete"} == {VFIO, VGPU_MANAGER}
@@ -267,7 +267,7 @@ def test_the_vgpu_manager_serves_one_operating_system() -> None:
     assert [f.severity for f in problems(policy(), unknown) if f.path == "vgpuManager"] == ["warning"]
 
 
-@pytest.mark.rows("ST-14", "SBX-03", "SBX-02")
+@pytest.mark.rows("ST-14", "SBX-03")
 def test_vgpus_come_from_the_default_set_or_from_a_config_of_the_user() -> None:
     made = objects_of(policy())["ConfigMap/default-vgpu-devices-config"]
     sets = yaml.safe_load(made["data"]["config.yaml"])
