@@ -40,8 +40,8 @@ CONTAINER_KEYS = tuple(
         "client",
     )
 )
-# Keys of virtual machines (_workload), and of DRA. gpu.deploy.dra-driver is not swept, because pods may hold claims of its
-# driver.
+# Keys of virtual machines (_workload), and of DRA. gpu.deploy.dra-driver is not swept, because pods may hold claims of
+# its driver.
 OTHER_KEYS = tuple(
     DEPLOY + name
     for name in (
@@ -96,9 +96,9 @@ def has_mig_devices(labels: Mapping[str, str]) -> bool:
     return any(key.startswith("nvidia.com/mig-") and key.endswith(".count") for key in labels)
 
 
-def serves(labels: Mapping[str, str]) -> bool:
-    """Whether the device plugin is to run on the node, now or as soon as the MIG manager is done."""
-    return labels.get(DEPLOY + "device-plugin") in ("true", "paused-for-mig-change")
+def serves(labels: Mapping[str, str], plugin: str = DEPLOY + "device-plugin") -> bool:
+    """Whether a device plugin is to run on the node, now or as soon as the MIG manager is done."""
+    return labels.get(plugin) in ("true", "paused-for-mig-change")
 
 
 def transient(value: str) -> bool:

@@ -45,7 +45,10 @@ from ._workload import for_machines, keys_of, possible, served_now, workload_of
 __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
 
 _ALL_KEYS = (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS)
-_DROPPED = ("the node's GPUs are for virtual machines", "belongs to virtual machines or DRA, which the node does not serve")
+_DROPPED = (
+    "the node's GPUs are for virtual machines",
+    "belongs to virtual machines or DRA, which the node does not serve",
+)
 
 
 def plan_labels(
@@ -150,7 +153,9 @@ def _plan_workload(policy: Policy, draft: Draft, busy: Sequence[str], machines: 
     labels = draft.labels.values
     wanted, now = workload_of(policy, labels), served_now(labels)
     if labels.get(DEPLOY + "driver") == "pre-installed" and _unloads_driver(policy, wanted):
-        detail = f"cannot serve {wanted}: a driver is installed on its host, which no operand unloads. container is used."
+        detail = (
+            f"cannot serve {wanted}: a driver is installed on its host, which no operand unloads. container is used."
+        )
         remedy = "Remove the driver from the host and run again some minutes later, or take the node out of "
         draft.find("nodes.workload-driver", WARNING, detail, f"{remedy}{WORKLOAD_CONFIG}={wanted}.")
         wanted = CONTAINER
@@ -179,7 +184,9 @@ def _judge_workload(policy: Policy, draft: Draft) -> None:
         draft.find("nodes.workload-config", WARNING, detail, "Correct or remove the label.")
     elif not policy.sandbox_workloads.enabled:
         detail = f"{WORKLOAD_CONFIG} is {said}, and sandboxWorkloads.enabled is false: {used}"
-        draft.find("nodes.workload-config", WARNING, detail, "Remove the label, or set sandboxWorkloads.enabled to true.")
+        draft.find(
+            "nodes.workload-config", WARNING, detail, "Remove the label, or set sandboxWorkloads.enabled to true."
+        )
     else:
         detail = f"{WORKLOAD_CONFIG} is {said}, and machines of sandboxWorkloads.mode kata have whole GPUs only: {used}"
         draft.find("nodes.workload-config", WARNING, detail, f"Set it to {' or '.join(possible(policy))}.")
