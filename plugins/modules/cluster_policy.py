@@ -13,14 +13,15 @@ author: gpufleet.nvidia contributors (@gpufleet)
 description:
   - Makes, changes and removes everything that a Kubernetes cluster needs to offer NVIDIA GPUs, from the values of the
     GPU Operator's Helm chart or from a C(ClusterPolicy). That is namespace, Node Feature Discovery, runtime classes,
-    node labels, driver, container toolkit, device plugin, feature discovery, DCGM exporter, MIG manager and validation.
+    node labels, driver, container toolkit, device plugin, feature discovery, DCGM exporter, MIG manager and validation,
+    and on nodes whose GPUs are for virtual machines (C(sandboxWorkloads)) VFIO or vGPU manager and their device plugin.
   - Reads and plans first. All problems of the input are reported at once, and nothing is written before the whole
     plan stands.
   - Waits stage by stage and proves the end state on the nodes, by their allocatable resources.
   - Writes nothing when nothing differs.
   - Refuses a cluster in which the GPU Operator's own controller runs.
-  - OpenShift, sandbox workloads (virtual machines) and Dynamic Resource Allocation are not supported yet. A policy
-    that asks for them is refused.
+  - Does not move a node between containers and virtual machines while pods hold its GPUs.
+  - OpenShift and Dynamic Resource Allocation are not supported yet. A policy that asks for them is refused.
 extends_documentation_fragment:
   - gpufleet.nvidia.cluster
   - gpufleet.nvidia.cluster.policy
@@ -272,6 +273,11 @@ found:
           returned: always
           type: dict
           sample: {"A10": 1, "Tesla T4": 2}
+        workload:
+          description: What its operands give its GPUs to, V(container), V(vm-passthrough) or V(vm-vgpu). Empty while it
+            has none.
+          returned: always
+          type: str
         gpus:
           description: GPUs that the hardware has, or -1 while nothing on the node has counted them.
           returned: always

@@ -316,6 +316,11 @@ found:
           returned: always
           type: dict
           sample: {"A10": 1, "Tesla T4": 2}
+        workload:
+          description: What its operands give its GPUs to, V(container), V(vm-passthrough) or V(vm-vgpu). Empty while it
+            has none.
+          returned: always
+          type: str
         gpus:
           description: GPUs that the hardware has, or -1 while nothing on the node has counted them.
           returned: always

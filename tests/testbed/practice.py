@@ -18,6 +18,7 @@ import hashlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -125,7 +126,7 @@ class Practice:
             yield
 
     def _forget(self) -> None:
-        for name in ("practice.json", "simulator.ready", "control.yaml"):
+        for name in ("practice.json", "simulator.ready", "control.yaml", "hosts.json"):
             (self.dir / name).unlink(missing_ok=True)
         shutil.rmtree(self.dir / "ansible", ignore_errors=True)
 
@@ -161,7 +162,7 @@ class Practice:
         ready = self.dir / "simulator.ready"
         command: list[str | Path] = [
             sys.executable, "-m", SIMULATOR, "--kubeconfig", self.cluster.kubeconfig("simulator"), "--fleet", path,
-            "--ready-file", ready, "--control", self.control,
+            "--ready-file", ready, "--control", self.control, "--hosts-file", self.dir / "hosts.json",
         ]  # fmt: skip
         if self.nodes is not None:
             command += ["--nodes", str(self.nodes)]
@@ -222,6 +223,22 @@ class Practice:
     def writes(self, user: str = USERS["admin"], since: int = 0) -> list[audit.Request]:
         """The user's writes to the API behind the offset ``since``."""
         return audit.writes(self.cluster.audit_log, user, since)
+
+    def hosts(self, deadline: float = 20) -> dict[str, Any]:
+        """What no API tells of the simulated hosts: node -> ``files`` (names of its status files), ``gpus``, and
+        ``hurt`` (pods that a GPU was taken from)."""
+        told = self.dir / "hosts.json"
+        told.unlink(missing_ok=True)
+        pid = self.cluster.process("simulator").pid()
+        if pid is None:
+            raise PracticeError("The simulator of GPU nodes does not run")
+        os.kill(pid, signal.SIGUSR2)
+        end = time.monotonic() + deadline
+        while not told.exists():
+            if time.monotonic() > end:
+                raise PracticeError(f"The simulator has not written {told}")
+            time.sleep(0.02)
+        return dict(json.loads(told.read_text()))
 
     def idle_nodes(self) -> list[str]:
         """Names of the nodes that have GPUs by the fleet's description, and are not Ready or offer no GPU."""

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
-from .._operands import _nfd, build
+from .._operands import _nfd, _vgpu_manager, build
 from .._operands._driver_groups import FEATURE, KERNEL, OS_ID, OS_VERSION
 from .._operands._problems import named_by
 from .._operands._types import ClusterFacts, NodeFacts, Object
@@ -33,7 +34,8 @@ def stack_images(params: Mapping[str, Any], check: bool, progress: Progress) -> 
         raise Failure(refusal(findings), ShownResult(findings=findings))
     facts = facts_of(policy, str(params["namespace"]), nodes)
     result = ShownResult(findings=findings)
-    images = images_of([*_nfd_objects(policy, facts), *build(policy, facts), *policy.extra_objects])
+    objects = [*_nfd_objects(policy, facts), *build(policy, facts), *_vgpu_objects(policy, facts)]
+    images = images_of([*objects, *policy.extra_objects])
     result.found = {
         "images": [
             {"image": image, "digest": image.partition("@")[2], "used_by": users} for image, users in images.items()
@@ -98,6 +100,13 @@ def _of_pod(spec: Mapping[str, Any]) -> Iterator[str]:
         for item in container.get("env") or []:
             if str(item.get("name", "")).endswith("_IMAGE") and item.get("value"):
                 yield str(item["value"])
+
+
+def _vgpu_objects(policy: Policy, facts: ClusterFacts) -> List[Object]:
+    """The vGPU manager of each operating system: a cluster has it for one alone."""
+    if not _vgpu_manager.OPERAND.enabled(policy):
+        return []
+    return [o for node in facts.nodes for o in _vgpu_manager.build(policy, replace(facts, nodes=(node,)))]
 
 
 def _nfd_objects(policy: Policy, facts: ClusterFacts) -> List[Object]:

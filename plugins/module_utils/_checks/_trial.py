@@ -12,6 +12,7 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from .._kube._resources import MANAGED_BY, MANAGER, PART, Object
 from .._nodes._stage import node_ready
+from .._nodes._workload import for_machines
 from ._explain import gpus_of
 
 TRIAL = "trial"
@@ -64,7 +65,7 @@ def choose(nodes: Sequence[Object], used: Mapping[str, Mapping[str, int]]) -> Tu
     best: Dict[Tuple[str, str], Tuple[int, Trial]] = {}
     for node in sorted(nodes, key=lambda item: str(item["metadata"]["name"])):
         name, labels = str(node["metadata"]["name"]), node["metadata"].get("labels") or {}
-        if not node_ready(node) or (node.get("spec") or {}).get("unschedulable"):
+        if not node_ready(node) or (node.get("spec") or {}).get("unschedulable") or for_machines(labels):
             continue
         product = re.sub(r"-MIG-.*$|-SHARED$", "", str(labels.get(_PRODUCT) or "GPU"))
         for resource, amount in gpus_of(node).items():

@@ -9,7 +9,7 @@ A table, and the choice from it. The words that are looked for are those of the 
 from __future__ import annotations
 
 import re
-from typing import NamedTuple, Pattern, Sequence, Tuple
+from typing import NamedTuple, Optional, Pattern, Sequence, Tuple
 
 from .._kube._wait import Trouble, no_handler
 
@@ -116,11 +116,39 @@ _SAID: Tuple[_Known, ...] = (
         "Look for Xid errors and PCI errors in the node's kernel log, and power-cycle it.",
     ),
     _known(
+        r"iommu",
+        "the IOMMU of the host is not in use, without which no virtual machine can have a GPU",
+        "Switch it on: in the firmware, and by intel_iommu=on or amd_iommu=on on the kernel's command line.",
+    ),
+    _known(
         r"is forbidden: User",
         "its service account lacks a right",
         "Run gpufleet.nvidia.cluster_policy again, which puts the roles back.",
     ),
 )
+
+# Init containers that try whether GPUs can be given to virtual machines: what it means when one fails, or never ends.
+_CHECKS = {
+    "vfio-pci-validation": Cause(
+        "GPUs of the node are not bound to vfio-pci",
+        "See the log of the VFIO manager's pod there, and switch the IOMMU on: in the firmware, and by intel_iommu=on "
+        "or amd_iommu=on on the kernel's command line.",
+    ),
+    "vgpu-manager-validation": Cause(
+        "the vGPU manager does not work on the node, or none of its GPUs can be cut into vGPUs",
+        "See the log of the vGPU manager's pod there; its GPUs must support vGPU, and SR-IOV and the IOMMU must be on "
+        "in the firmware.",
+    ),
+    "vgpu-devices-validation": Cause(
+        "there are no vGPUs on the node",
+        "See the log of the vGPU device manager's pod there: the set that nvidia.com/vgpu.config names must have vGPU "
+        "types of the node's GPUs.",
+    ),
+    "cc-manager-validation": Cause(
+        "the confidential computing mode of the node's GPUs is not set",
+        "See the log of the pod of nvidia-cc-manager there: GPUs, CPU and firmware must all support that mode.",
+    ),
+}
 
 _PULLS = ("ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable")
 _KERNEL_TAG = re.compile(r":\d+(?:\.\d+)*-(?P<kernel>\d+\.\d+\.\d+-?\S*)-[a-z]+[0-9.]+$")
@@ -202,6 +230,12 @@ def _refusal(raw: str) -> Cause:
     return Cause(f"its pods are refused{_said('', raw)}", "Mend what the API server names.")
 
 
+def waits_in(container: str) -> Optional[Cause]:
+    """What keeps a check of virtual machines from ending; None for other containers."""
+    check = _CHECKS.get(container)
+    return check._replace(text=f"{check.text} (still in {container})") if check else None
+
+
 def _ended(trouble: Trouble, namespace: str) -> Cause:
     """A container that ends, or cannot start."""
     for known in _SAID:
@@ -209,6 +243,9 @@ def _ended(trouble: Trouble, namespace: str) -> Cause:
             patience = FINAL if trouble.restarts > 1 else MOMENT
             return Cause(f"{known.text}{_said(trouble.container, trouble.raw)}", known.remedy, patience)
     patience = FINAL if trouble.restarts >= MANY_RESTARTS else LONG
+    check = _CHECKS.get(trouble.container)
+    if check is not None:
+        return check._replace(text=f"{check.text}{_said(trouble.container, trouble.raw)}", patience=patience)
     if "ran out of memory" in trouble.message:
         text = f"the container {trouble.container} ran out of memory"
         return Cause(text, _FIXED["OOMKilled"].remedy, patience)

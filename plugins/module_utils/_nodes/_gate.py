@@ -24,6 +24,7 @@ STARTING, REFUSING = "starting", "refuses-pods"
 KEEP, OPEN = "keep", ""
 
 VALIDATOR, PLUGIN = "nvidia-operator-validator", "nvidia-device-plugin-daemonset"
+VALIDATORS = (VALIDATOR, "nvidia-sandbox-validator")
 REFUSED = "UnexpectedAdmissionError"  # the kubelet, when the device plugin gives it no device
 MANY = 3  # pods of one node: one alone may be bad luck
 
@@ -50,7 +51,7 @@ def prove(operands: Iterable[Pod], failed: Iterable[Pod]) -> Proof:
     started: Dict[str, str] = {}
     for pod in operands:
         node, app = str((pod.get("spec") or {}).get("nodeName") or ""), (pod["metadata"].get("labels") or {}).get("app")
-        if app == VALIDATOR and pod_ready(pod):
+        if app in VALIDATORS and pod_ready(pod):
             validated.append(node)
         elif app == PLUGIN:
             started[node] = max(_started(pod), started.get(node, ""))

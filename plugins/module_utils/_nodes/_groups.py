@@ -17,7 +17,7 @@ from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._drivers import GROUP_NAME, Driver, read_driver
 from ._gate import KEEP, plan_gate
 from ._hidden import read_hidden
-from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, mig_capable
+from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, WORKLOAD_CONFIG, WORKLOADS, mig_capable
 from ._mig_guard import refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
@@ -167,6 +167,8 @@ class _Reader:
             self.refuse(path, "cannot be set as a label of a group: NFD owns it.")
         elif not isinstance(value, str) or not is_value(value):
             self.refuse(path, f"is {value!r}: a text that may be the value of a label is allowed.", _quote(value))
+        elif key == WORKLOAD_CONFIG and value not in WORKLOADS:
+            self.refuse(path, f"is {value!r}: {', '.join(WORKLOADS)} are allowed.")
         else:
             return True
         return False

@@ -17,6 +17,8 @@ MIG_CONFIG = "nvidia.com/mig.config"
 MIG_STATE = "nvidia.com/mig.config.state"
 PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
+# What the GPUs of a node are for: containers, virtual machines with whole GPUs, or with parts of them.
+CONTAINER, PASSTHROUGH, VGPU = WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
 UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
 ALL_DISABLED = "all-disabled"
 # The taint of nodes on which the stack is not proved yet (_gate).
@@ -38,8 +40,8 @@ CONTAINER_KEYS = tuple(
         "client",
     )
 )
-# Keys of the operator's other stacks: sandbox workloads and DRA. gpu.deploy.dra-driver is not swept, because pods may
-# hold claims of its driver.
+# Keys of virtual machines (_workload), and of DRA. gpu.deploy.dra-driver is not swept, because pods may hold claims of
+# its driver.
 OTHER_KEYS = tuple(
     DEPLOY + name
     for name in (
@@ -94,9 +96,9 @@ def has_mig_devices(labels: Mapping[str, str]) -> bool:
     return any(key.startswith("nvidia.com/mig-") and key.endswith(".count") for key in labels)
 
 
-def serves(labels: Mapping[str, str]) -> bool:
-    """Whether the device plugin is to run on the node, now or as soon as the MIG manager is done."""
-    return labels.get(DEPLOY + "device-plugin") in ("true", "paused-for-mig-change")
+def serves(labels: Mapping[str, str], plugin: str = DEPLOY + "device-plugin") -> bool:
+    """Whether a device plugin is to run on the node, now or as soon as the MIG manager is done."""
+    return labels.get(plugin) in ("true", "paused-for-mig-change")
 
 
 def transient(value: str) -> bool:

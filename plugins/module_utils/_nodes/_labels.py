@@ -17,6 +17,7 @@ from ._change import POLICY_MEMORY, Draft, LabelChange, Node
 from ._drivers import DRIVER_LABEL
 from ._keys import (
     ALL_DISABLED,
+    CONTAINER,
     CONTAINER_KEYS,
     DEPLOY,
     MIG_CONFIG,
@@ -24,20 +25,30 @@ from ._keys import (
     OPERAND_KEYS,
     OPERANDS,
     OTHER_KEYS,
+    PASSTHROUGH,
     PRESENT,
     UPGRADE_ENABLED,
+    VGPU,
     WORKLOAD_CONFIG,
+    WORKLOADS,
     has_features,
     has_gpu,
     has_mig_devices,
     mig_capable,
     transient,
 )
-from ._mig_guard import refusal
+from ._mig_guard import holding, refusal
 from ._removal import plan_removal
 from ._runtimes import RUNTIME_LABEL
+from ._workload import for_machines, keys_of, possible, served_now, workload_of
 
 __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
+
+_ALL_KEYS = (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS)
+_DROPPED = (
+    "the node's GPUs are for virtual machines",
+    "belongs to virtual machines or DRA, which the node does not serve",
+)
 
 
 def plan_labels(
@@ -47,6 +58,7 @@ def plan_labels(
     apart: Optional[Mapping[str, str]] = None,
     driver_gone: bool = False,
     no_gpu: bool = False,
+    machines: Sequence[str] = (),
     hides: bool = False,
 ) -> LabelChange:
     """What has to change on a node for the operands of the policy to run there, or to leave it.
@@ -55,7 +67,9 @@ def plan_labels(
     not set. They need to be known only where ``touches_mig`` is true of a plan without them. ``apart``: labels of ours
     that choose the node's toolkit or driver, where it has another than most nodes. ``driver_gone``: the driver that a
     driver manager once found on the host is there no more, so its mark goes (P137). ``no_gpu``: NFD's label tells of a
-    GPU that is not on the node's PCI bus. ``hides``: some of its GPUs are hidden, so no MIG manager may touch them.
+    GPU that is not on the node's PCI bus. ``machines``: users' pods that hold any device of NVIDIA there, as those of
+    virtual machines do. They and ``busy`` keep the node with the workload that it has. ``hides``: some of its GPUs are
+    hidden, so neither a MIG manager nor virtual machines may have them.
     """
     draft = Draft(node, POLICY_MEMORY)
     if draft.first:
@@ -69,7 +83,7 @@ def plan_labels(
     else:
         if driver_gone and draft.labels.values.get(DEPLOY + "driver") == "pre-installed":
             draft.put(DEPLOY + "driver", "true", "the driver that was installed on the host is there no more")
-        _plan_deploy(policy, draft, busy, hides)
+        _plan_deploy(policy, draft, busy, machines, hides)
         _plan_apart(draft, apart or {})
     _plan_upgrade(policy, draft)
     return draft.change()
@@ -91,18 +105,22 @@ def _plan_present(draft: Draft, no_gpu: bool) -> None:
 
 
 def _drop_all(draft: Draft, reason: str) -> None:
-    for key in (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS):
+    for key in _ALL_KEYS:
         draft.drop(key, reason, transient)
     _plan_apart(draft, {})
 
 
-def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str], hides: bool) -> None:
+def _plan_deploy(policy: Policy, draft: Draft, busy: Sequence[str], machines: Sequence[str], hides: bool) -> None:
     labels = draft.labels.values
-    _judge_workload(draft)
-    for key in OTHER_KEYS:
-        draft.drop(key, "belongs to sandbox workloads or DRA, which this stack does not run", transient)
-    for key in CONTAINER_KEYS:
-        _plan_key(draft, key, "the node has a GPU")
+    workload = _plan_workload(policy, draft, busy, machines, hides)
+    keys = keys_of(policy)[workload]
+    for key in _ALL_KEYS:
+        if key not in keys and not (key == MIG_MANAGER and workload == CONTAINER):
+            draft.drop(key, _DROPPED[workload == CONTAINER], transient)
+    for key in keys:
+        _plan_key(draft, key, "the node has a GPU" if workload == CONTAINER else f"its GPUs are for {workload}")
+    if workload != CONTAINER:
+        return
     if hides:
         _plan_no_mig(draft)
     elif mig_capable(labels):
@@ -143,15 +161,56 @@ def _plan_key(draft: Draft, key: str, reason: str) -> None:
         draft.put(key, "true", reason)
 
 
-def _judge_workload(draft: Draft) -> None:
-    workload = draft.labels.values.get(WORKLOAD_CONFIG, "container")
-    if workload in ("vm-passthrough", "vm-vgpu"):
-        detail = f"{WORKLOAD_CONFIG} is {workload}: sandbox workloads are not supported yet, container is used."
-        draft.find("nodes.workload-config", WARNING, detail, f"Remove the label, or set {OPERANDS} to false.")
-    elif workload != "container":
-        known = "container, vm-passthrough or vm-vgpu"
-        detail = f"{WORKLOAD_CONFIG} is {workload!r} instead of {known}: container is used."
+def _plan_workload(
+    policy: Policy, draft: Draft, busy: Sequence[str], machines: Sequence[str], hides: bool
+) -> str:
+    """What the node is to serve: what is wanted, or what it serves now while that cannot change."""
+    _judge_workload(policy, draft)
+    labels = draft.labels.values
+    wanted, now = workload_of(policy, labels), served_now(labels)
+    if labels.get(DEPLOY + "driver") == "pre-installed" and _unloads_driver(policy, wanted):
+        detail = (
+            f"cannot serve {wanted}: a driver is installed on its host, which no operand unloads. container is used."
+        )
+        remedy = "Remove the driver from the host and run again some minutes later, or take the node out of "
+        draft.find("nodes.workload-driver", WARNING, detail, f"{remedy}{WORKLOAD_CONFIG}={wanted}.")
+        wanted = CONTAINER
+    if hides and wanted != CONTAINER:
+        detail = f"hides GPUs, and cannot serve {wanted}: virtual machines get all GPUs of a node. container is used."
+        remedy = f"Take hidden_gpus out of its group, or set its label {WORKLOAD_CONFIG} to container."
+        draft.find("nodes.workload-hidden", WARNING, detail, remedy)
+        wanted = CONTAINER
+    held = busy if now == CONTAINER else machines
+    if now in ("", wanted) or not held:
+        return wanted
+    detail = f"keeps the workload {now} and does not get {wanted} yet: {holding(held)}."
+    remedy = "End these pods (stop or migrate virtual machines), then run again."
+    draft.find("nodes.workload-busy", WARNING, detail, remedy)
+    return now
+
+
+def _unloads_driver(policy: Policy, workload: str) -> bool:
+    """Whether an operand of the workload first has to unload a driver: its driver manager fails on one of the host."""
+    manager = {PASSTHROUGH: policy.vfio_manager, VGPU: policy.vgpu_manager}.get(workload)
+    return manager is not None and manager.enabled
+
+
+def _judge_workload(policy: Policy, draft: Draft) -> None:
+    said = draft.labels.values.get(WORKLOAD_CONFIG, "")
+    if not said or (said in possible(policy) and (said == CONTAINER or policy.sandbox_workloads.enabled)):
+        return
+    used = f"{workload_of(policy, draft.labels.values)} is used."
+    if said not in WORKLOADS:
+        detail = f"{WORKLOAD_CONFIG} is {said!r} instead of {', '.join(WORKLOADS)}: {used}"
         draft.find("nodes.workload-config", WARNING, detail, "Correct or remove the label.")
+    elif not policy.sandbox_workloads.enabled:
+        detail = f"{WORKLOAD_CONFIG} is {said}, and sandboxWorkloads.enabled is false: {used}"
+        draft.find(
+            "nodes.workload-config", WARNING, detail, "Remove the label, or set sandboxWorkloads.enabled to true."
+        )
+    else:
+        detail = f"{WORKLOAD_CONFIG} is {said}, and machines of sandboxWorkloads.mode kata have whole GPUs only: {used}"
+        draft.find("nodes.workload-config", WARNING, detail, f"Set it to {' or '.join(possible(policy))}.")
 
 
 def _plan_mig(policy: Policy, draft: Draft, busy: Sequence[str]) -> None:
@@ -176,6 +235,7 @@ def _plan_upgrade(policy: Policy, draft: Draft) -> None:
     if policy.driver.use_nvidia_driver_crd or draft.labels.values.get(PRESENT) is None:
         return
     wanted = policy.driver.enabled and policy.driver.upgrade_policy.auto_upgrade
+    wanted = wanted and not for_machines(draft.labels.values)
     if wanted and draft.labels.values[PRESENT] == "true":
         if draft.annotations.put(UPGRADE_ENABLED, "true"):
             draft.reasons[UPGRADE_ENABLED] = (

@@ -13,11 +13,13 @@ from typing import Any, Collection, Dict, Iterable, List, Mapping, Optional, Seq
 
 from .._kube._quantities import whole
 from .._kube._wait import Trouble, diagnose, doing, pod_ready
-from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence
+from ._causes import FINAL, LONG, MOMENT, Cause, cause_of, one_sentence, waits_in
 from ._hidden import unlike_hidden
 from ._keys import DEPLOY, MIG_CONFIG, MIG_STATE, OPERANDS, PRESENT, has_features, has_gpu, has_mig_devices, mig_capable
+from ._mig_guard import ANY_DEVICE
 from ._models import is_mixed, models
 from ._taints import describe, tolerates
+from ._workload import for_machines, served_now
 
 Json = Mapping[str, Any]
 
@@ -27,6 +29,8 @@ SEEN = "GPU seen"
 LABELLED = "labelled"
 OFF = "operands off"
 READY = "ready"
+
+SANDBOX, VGPU_DEVICES = "sandbox validator", "vGPU device manager"
 
 # The order in which a node comes up: (app of the pods, what a person calls it). The validator proves all before it.
 OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
@@ -40,6 +44,14 @@ OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
     ("nvidia-dcgm-exporter", "DCGM exporter"),
     ("nvidia-node-status-exporter", "node status exporter"),
     ("gpufleet-cuda-toolkit", "CUDA toolkit"),
+    # Of nodes whose GPUs are for virtual machines.
+    ("nvidia-vfio-manager", "VFIO manager"),
+    ("nvidia-vgpu-manager-daemonset", "vGPU manager"),
+    ("nvidia-cc-manager", "confidential computing manager"),
+    ("nvidia-vgpu-device-manager", VGPU_DEVICES),
+    ("nvidia-sandbox-validator", SANDBOX),
+    ("nvidia-sandbox-device-plugin-daemonset", "sandbox device plugin"),
+    ("nvidia-kata-sandbox-device-plugin-daemonset", "Kata device plugin"),
     ("nvidia-operator-validator", "validator"),
 )
 _TITLES = dict(OPERAND_APPS)
@@ -99,13 +111,18 @@ def stage(
     mine = _by_operand(node["metadata"]["name"], pods)
     wanted = _wanted(node, labels, daemonsets, mine)
     reached = LABELLED
+    waiting: Optional[Stage] = None
     for title in (t for _app, t in OPERAND_APPS if t in wanted and (layers is None or t in layers)):
         stuck = _operand_trouble(node, title, mine, wanted, events)
         if stuck is not None:
             missing = tuple(t for t in wanted if not any(pod_ready(p) for p in mine.get(t, [])))
-            return _stuck(reached, title, stuck, missing)
-        reached = title
-    return _after_operands(node, labels, reached)
+            at = _stuck(reached, title, stuck, missing)
+            if title != VGPU_DEVICES or at.failed or SANDBOX not in wanted:
+                return at if waiting is None or at.failed else waiting
+            waiting = at  # it waits for the sandbox validator's word, which waits for it afterwards
+        elif waiting is None:
+            reached = title
+    return waiting or _after_operands(node, labels, reached)
 
 
 def _stuck(reached: str, title: str, stuck: Union[Cause, str], missing: Tuple[str, ...] = ()) -> Stage:
@@ -193,7 +210,7 @@ def _operand_trouble(
     """None when the operand is in order on the node; else the cause of a failure, or what it is busy with."""
     pods, daemonsets = mine.get(title, []), wanted[title]
     if any(pod_ready(pod) for pod in pods):
-        return _offers_nothing(node) if title == "device plugin" else None
+        return _offers_nothing(node) if title.endswith("device plugin") else None
     workload = daemonsets[0] if daemonsets else _no_workload(pods)
     found = diagnose(workload, pods, events)
     if title == "validator":
@@ -201,7 +218,8 @@ def _operand_trouble(
     if found is not None:
         return cause_of(title, found, _namespace(workload))
     if pods:
-        return _without_driver(wanted, pods) or f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}"
+        slow = _without_driver(wanted, pods) or (_in_a_check(pods) if title == SANDBOX else None)
+        return slow or f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}"
     return _kept_away(node, workload) or _paused(node) or "its pod is not there yet"
 
 
@@ -222,6 +240,12 @@ def _without_driver(wanted: Mapping[str, List[Json]], pods: Sequence[Json]) -> O
     text = "no driver: no driver pod is to run there, and validation finds none on the host"
     remedy = "Install one there, set driver.enabled to true, or keep the stack off with the label "
     return Cause(text, f"{remedy}{OPERANDS}=false.")
+
+
+def _in_a_check(pods: Sequence[Json]) -> Optional[Cause]:
+    """The check of virtual machines that a pod has not come through yet."""
+    found = (waits_in(doing(pod).removeprefix("in ")) for pod in pods)
+    return next((cause for cause in found if cause is not None), None)
 
 
 def _kept_away(node: Json, workload: Json) -> Optional[Cause]:
@@ -256,6 +280,8 @@ def _offers_nothing(node: Json) -> Optional[Cause]:
     if "MIG-INVALID" in labels.get("nvidia.com/gpu.product", ""):
         return None
     text = "its pod runs, and the node offers no GPU"
+    if for_machines(labels):
+        return Cause(text, "See the log of the plugin's pod there, then delete the pod: it looks again.", MOMENT)
     remedy = "See whether nvidia-smi on the node shows its GPUs, then delete the plugin's pod, which looks again."
     return Cause(text, remedy, MOMENT)
 
@@ -272,7 +298,7 @@ def _no_workload(pods: Sequence[Json]) -> Json:
 
 
 def _after_operands(node: Json, labels: Mapping[str, str], reached: str) -> Stage:
-    state = labels.get(MIG_STATE, "")
+    state = "" if for_machines(labels) else labels.get(MIG_STATE, "")
     if state and state != "success" and labels.get(MIG_CONFIG):
         text = f"{MIG_CONFIG}={labels[MIG_CONFIG]} is in state {state}"
         remedy = "See the log of the pod of nvidia-mig-manager on the node."
@@ -290,10 +316,17 @@ def _after_operands(node: Json, labels: Mapping[str, str], reached: str) -> Stag
 
 
 def offers(node: Json) -> Dict[str, int]:
-    """GPU resources that the node's kubelet offers, by name, without those of count 0."""
+    """GPU resources that the node's kubelet offers, by name, without those of count 0. Those for virtual machines have
+    the name of a GPU or of a vGPU type."""
     allocatable = (node.get("status") or {}).get("allocatable") or {}
-    found = {name: whole(count) for name, count in allocatable.items() if name.startswith(_RESOURCES)}
+    found = {name: whole(count) for name, count in allocatable.items() if _is_offer(node, name)}
     return {name: count for name, count in sorted(found.items()) if count > 0}
+
+
+def _is_offer(node: Json, name: str) -> bool:
+    if not for_machines(node["metadata"].get("labels") or {}):
+        return name.startswith(_RESOURCES)
+    return name.startswith(ANY_DEVICE) and not name.startswith(_RESOURCES)
 
 
 def expected(labels: Mapping[str, str]) -> Dict[str, int]:
@@ -335,6 +368,11 @@ def gaps_of(node: Json) -> List[str]:
     labels, have = node["metadata"].get("labels") or {}, offers(node)
     found = []
     capacity = (node.get("status") or {}).get("capacity") or {}
+    if for_machines(labels):
+        # How many there should be nobody tells; what was registered once tells of those that fell ill.
+        once = {name: whole(count) for name, count in capacity.items() if _is_offer(node, name)}
+        lost = [f"offers {have.get(n, 0)} of {c} {n}" for n, c in sorted(once.items()) if have.get(n, 0) < c]
+        return lost or ([] if have else ["offers no GPU to virtual machines"])
     for resource, promised in sorted(expected(labels).items()):
         # What the plugin registered stays in the capacity when a GPU falls ill, whatever feature discovery sees then.
         count = max(promised, whole(capacity.get(resource)))
@@ -385,7 +423,10 @@ def row(
         "name": node["metadata"]["name"],
         "product": labels.get("nvidia.com/gpu.product", ""),
         "models": models(gpus),
-        "gpus": sum(gpus.values()) if is_mixed(gpus) else _number(labels, "nvidia.com/gpu.count", -1),
+        "workload": served_now(labels),
+        "gpus": sum(gpus.values())
+        if is_mixed(gpus) or (gpus and for_machines(labels))
+        else _number(labels, "nvidia.com/gpu.count", -1),
         "driver": driver_version(labels),
         "mig": mig_text(labels),
         "allocatable": offers(node),
@@ -434,6 +475,8 @@ def driver_version(labels: Mapping[str, str]) -> str:
 def mig_text(labels: Mapping[str, str]) -> str:
     """``all-1g.10gb (success), mixed``; "" where the GPUs have no MIG."""
     config, state = labels.get(MIG_CONFIG, ""), labels.get(MIG_STATE, "")
+    if for_machines(labels):
+        return ""
     if not config and not mig_capable(labels):
         return ""
     text = f"{config or 'not set'} ({state})" if state else config or "not set"

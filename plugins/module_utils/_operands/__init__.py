@@ -9,6 +9,7 @@ from typing import List, Tuple
 
 from .._policy._model import Policy
 from . import (
+    _cc_manager,
     _cuda_toolkit,
     _dcgm,
     _dcgm_exporter,
@@ -20,8 +21,13 @@ from . import (
     _node_status_exporter,
     _operator_metrics,
     _prerequisites,
+    _sandbox_device_plugin,
+    _sandbox_validator,
     _toolkit,
     _validator,
+    _vfio_manager,
+    _vgpu_device_manager,
+    _vgpu_manager,
 )
 from ._problems import problems
 from ._types import ClusterFacts, Object, Operand
@@ -43,6 +49,13 @@ OPERANDS: Tuple[Operand, ...] = (
     _gfd.OPERAND,
     _mig_manager.OPERAND,
     _node_status_exporter.OPERAND,
+    _vgpu_manager.OPERAND,
+    _vgpu_device_manager.OPERAND,
+    _sandbox_validator.OPERAND,
+    _vfio_manager.OPERAND,
+    _sandbox_device_plugin.OPERAND,
+    _sandbox_device_plugin.KATA_OPERAND,
+    _cc_manager.OPERAND,
     _cuda_toolkit.OPERAND,
 )
 

@@ -12,10 +12,10 @@ import hashlib
 import json
 import posixpath
 from dataclasses import replace
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .._nodes._drivers import DRIVER_LABEL, Driver
-from .._policy._model import Component, Image, Json, Policy
+from .._policy._model import Component, DriverManager, Image, Json, Policy
 from . import _build as b
 from ._driver_groups import NAME, OS_LABEL, Group, by_kernel, by_os, plain_kernel
 from ._images import for_os, precompiled, pull_policy, reference
@@ -122,7 +122,7 @@ def _pod(policy: Policy, facts: ClusterFacts, group: Group) -> b.Pod:
     if policy.driver.rdma.enabled and policy.driver.rdma.use_host_mofed:
         volumes = [v if v["name"] != "mlnx-ofed-usr-src" else _HOST_MOFED_SOURCE for v in volumes]
     driver = _driver_container(policy, group)
-    manager = _manager_container(policy)
+    manager = driver_manager(policy.driver.manager, policy.driver.resources, True, _rdma_env(policy), [_MELLANOX])
     others = _other_containers(policy, group)
     _add_configs(policy, facts, group, [driver, *others], volumes)
     digest = config_digest(policy, manager, [driver, *others], volumes)
@@ -166,9 +166,10 @@ _ONE_DRIVER_A_NODE: Json = {
     }
 }
 
-_RUN_NVIDIA = b.mount("run-nvidia", "/run/nvidia", propagation="Bidirectional")
+RUN_NVIDIA = b.mount("run-nvidia", "/run/nvidia", propagation="Bidirectional")
 _MELLANOX = b.mount("run-mellanox-drivers", "/run/mellanox/drivers", propagation="HostToContainer")
 _LOG = b.mount("var-log", "/var/log")
+LOG_MOUNTS = (_LOG, b.mount("dev-log", "/dev/log"))
 _DEV_LOG_READ = b.mount("dev-log", "/dev/log", read_only=True)
 
 _VOLUMES = (
@@ -200,13 +201,21 @@ def _images_with_secrets(policy: Policy) -> Tuple[Image, ...]:
 # --- containers ------------------------------------------------------------------------------------------------------
 
 
-def _manager_container(policy: Policy) -> Json:
-    """Unloads the old driver: pauses its users on the node, and skips all that when nothing relevant changed."""
-    manager = policy.driver.manager
+def driver_manager(
+    manager: DriverManager,
+    resources: Optional[Json],
+    evict: bool,
+    environment: Sequence[Json] = (),
+    mounts: Sequence[Json] = (),
+) -> Json:
+    """Unloads the old driver: pauses its users on the node, and skips all that when nothing relevant changed.
+
+    ``evict``: whether it may evict pods that use GPUs.
+    """
     base = [
         b.NODE_NAME,
         b.env("NVIDIA_VISIBLE_DEVICES", "void"),
-        b.env("ENABLE_GPU_POD_EVICTION", "true"),
+        b.env("ENABLE_GPU_POD_EVICTION", "true" if evict else "false"),
         b.env("ENABLE_AUTO_DRAIN", "false"),
         b.env("DRAIN_USE_FORCE", "false"),
         b.env("DRAIN_POD_SELECTOR_LABEL", ""),
@@ -220,9 +229,9 @@ def _manager_container(policy: Policy) -> Json:
         pull_policy(manager.image),
         command=["driver-manager"],
         args=["uninstall_driver"],
-        environment=b.merged_env([*base, *_rdma_env(policy)], manager.env),
-        mounts=[_RUN_NVIDIA, b.HOST_MOUNT, b.mount("host-sys", "/sys"), _MELLANOX],
-        resources=policy.driver.resources,
+        environment=b.merged_env([*base, *environment], manager.env),
+        mounts=[RUN_NVIDIA, b.HOST_MOUNT, b.mount("host-sys", "/sys"), *mounts],
+        resources=resources,
     )
 
 
@@ -264,11 +273,10 @@ def _driver_container(policy: Policy, group: Group) -> Json:
             *_rdma_env(policy),
         ],
         mounts=[
-            _RUN_NVIDIA,
+            RUN_NVIDIA,
             b.mount("run-nvidia-fabricmanager", "/run/nvidia-fabricmanager"),
             b.mount("run-nvidia-topologyd", "/run/nvidia-topologyd"),
-            _LOG,
-            b.mount("dev-log", "/dev/log"),
+            *LOG_MOUNTS,
             b.mount("host-os-release", "/host-etc/os-release", read_only=True),
             b.mount("mlnx-ofed-usr-src", "/run/mellanox/drivers/usr/src", propagation="HostToContainer"),
             _MELLANOX,
@@ -311,7 +319,7 @@ def _peermem_container(policy: Policy, group: Group) -> Json:
         command=["nvidia-driver"],
         args=["reload_nvidia_peermem"],
         environment=[b.env("USE_HOST_MOFED", "true")] if host_mofed else [],
-        mounts=[_RUN_NVIDIA, _LOG, _DEV_LOG_READ, _MELLANOX],
+        mounts=[RUN_NVIDIA, _LOG, _DEV_LOG_READ, _MELLANOX],
         security=b.SELINUX,
         resources=policy.driver.resources,
         startupProbe={**probe, "initialDelaySeconds": 10, "periodSeconds": 10, "failureThreshold": 120},
@@ -360,7 +368,7 @@ def _add_configs(
         _add_file(main, "topology-config", "/etc/nvidia/nvidia-topologyd.conf", TOPOLOGY_KEY)
         volumes.append(_files("topology-config", driver.virtual_topology_config, [TOPOLOGY_KEY]))
     with_parameters = [main] + [by_name[name] for name in ("nvidia-peermem-ctr",) if name in by_name]
-    _add_keys(driver.kernel_module_config, MODULE_PARAMETERS, with_parameters, volumes, facts)
+    add_keys(driver.kernel_module_config, MODULE_PARAMETERS, with_parameters, volumes, facts)
     if driver.secret_env:
         for item in [main, *builders]:
             item["envFrom"] = [{"secretRef": {"name": driver.secret_env}}]
@@ -369,8 +377,8 @@ def _add_configs(
         return
     repositories, certificates = OS_FOLDERS.get(group.os_id, ("", ""))
     if repositories:
-        _add_keys(driver.repo_config, repositories, [main, *builders], volumes, facts)
-        _add_keys(driver.cert_config, certificates, [main, *builders], volumes, facts)
+        add_keys(driver.repo_config, repositories, [main, *builders], volumes, facts)
+        add_keys(driver.cert_config, certificates, [main, *builders], volumes, facts)
     for number, (inside, path, kind) in enumerate(_subscriptions(policy, facts, group)):
         main["volumeMounts"].append(b.mount(f"subscription-config-{number}", inside, read_only=True))
         volumes.append(b.host_path(f"subscription-config-{number}", path, kind))
@@ -384,7 +392,7 @@ def _files(volume: str, name: str, keys: List[str]) -> Json:
     return b.config_volume(volume, name, items={key: key for key in keys})
 
 
-def _add_keys(name: str, folder: str, containers: List[Json], volumes: List[Json], facts: ClusterFacts) -> None:
+def add_keys(name: str, folder: str, containers: List[Json], volumes: List[Json], facts: ClusterFacts) -> None:
     """Each key of a ConfigMap as a file in a folder, beside the files that are there."""
     if not name:
         return

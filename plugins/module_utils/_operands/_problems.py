@@ -9,14 +9,16 @@ import difflib
 import posixpath
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from .._nodes._keys import WORKLOAD_CONFIG
 from .._plan import ERROR, INFO, WARNING, Finding
 from .._policy._cuda import newest_for, too_new
 from .._policy._model import Env, Policy
+from . import _cc_manager, _sandbox_device_plugin, _vfio_manager, _vgpu_device_manager, _vgpu_manager
 from ._build import env_sources
 from ._dcgm_exporter import METRICS_KEY
 from ._driver import LICENCE_KEY, MODULE_PARAMETERS, OS_FOLDERS, TOKEN_KEY, TOPOLOGY_KEY, policy_of, sets
 from ._mig_manager import CLIENTS_KEY, CONFIG_KEY
-from ._types import ClusterFacts, Object
+from ._types import ClusterFacts, Object, Operand
 
 
 class Named(NamedTuple):
@@ -59,6 +61,11 @@ def _all_named(policy: Policy) -> Iterator[Named]:
     if manager.enabled and manager.gpu_clients_config.data is None:
         name = manager.gpu_clients_config.name
         yield Named("ConfigMap", name, "migManager.gpuClientsConfig.name", (CLIENTS_KEY,))
+    if _vgpu_manager.OPERAND.enabled(policy):
+        yield Named("ConfigMap", policy.vgpu_manager.kernel_module_config, "vgpuManager.kernelModuleConfig.name")
+    if _vgpu_device_manager.OPERAND.enabled(policy):
+        name = policy.vgpu_device_manager.config.name
+        yield Named("ConfigMap", name, "vgpuDeviceManager.config.name", (CONFIG_KEY,))
     yield from _named_by_env(policy)
 
 
@@ -72,6 +79,12 @@ def _named_by_env(policy: Policy) -> Iterator[Named]:
         "validator.driver": policy.validator.driver_env,
         "validator.toolkit": policy.validator.toolkit_env,
     }
+    if policy.sandbox_workloads.enabled:
+        parts["validator.vfioPCI"] = policy.validator.vfio_pci_env
+        parts["validator.vgpuManager"] = policy.validator.vgpu_manager_env
+        parts["validator.vgpuDevices"] = policy.validator.vgpu_devices_env
+    for name, operand, of_it in _sandbox_parts(policy):
+        parts[name] = of_it if operand.enabled(policy) else ()
     for name, component in (
         ("driver", policy.driver),
         ("toolkit", policy.toolkit),
@@ -89,6 +102,22 @@ def _named_by_env(policy: Policy) -> Iterator[Named]:
         for source in env_sources(environment):
             if source.needed:
                 yield Named(source.kind, source.name, f"{name}.env", (source.key,))
+
+
+def _sandbox_parts(policy: Policy) -> Tuple[Tuple[str, Operand, Env], ...]:
+    """Parts that serve virtual machines: key of the policy, operand, env."""
+    plugins = _sandbox_device_plugin
+    vgpu, vfio = policy.vgpu_manager, policy.vfio_manager
+    return (
+        ("vgpuManager", _vgpu_manager.OPERAND, vgpu.env),
+        ("vgpuManager.driverManager", _vgpu_manager.OPERAND, vgpu.driver_manager.env),
+        ("vgpuDeviceManager", _vgpu_device_manager.OPERAND, policy.vgpu_device_manager.env),
+        ("vfioManager", _vfio_manager.OPERAND, vfio.env),
+        ("vfioManager.driverManager", _vfio_manager.OPERAND, vfio.driver_manager.env),
+        ("sandboxDevicePlugin", plugins.OPERAND, policy.sandbox_device_plugin.env),
+        ("kataSandboxDevicePlugin", plugins.KATA_OPERAND, policy.kata_sandbox_device_plugin.env),
+        ("ccManager", _cc_manager.OPERAND, policy.cc_manager.env),
+    )
 
 
 def _named_by_driver(policy: Policy) -> Iterator[Named]:
@@ -208,6 +237,7 @@ _OURS: Dict[str, Tuple[str, ...]] = {
     "gfd": ("MIG_STRATEGY", "CONFIG_FILE"),
     "driver": ("DRIVER_CONFIG_DIGEST",),
     "driver.manager": ("DRIVER_CONFIG_DIGEST",),
+    "vgpuDeviceManager": ("DEFAULT_VGPU_CONFIG",),
     "toolkit": ("RUNTIME", "CONTAINERD_RUNTIME_CLASS", "RUNTIME_SOCKET", "RUNTIME_DROP_IN_CONFIG_HOST_PATH"),
 }
 
@@ -218,6 +248,7 @@ def _env_without_effect(policy: Policy, facts: ClusterFacts) -> Iterator[Finding
         "driver": policy.driver.env,
         "driver.manager": policy.driver.manager.env,
         "toolkit": policy.toolkit.env,
+        "vgpuDeviceManager": policy.vgpu_device_manager.env,
     }
     for key, items in given.items():
         for name in sorted({item["name"] for item in items} & set(_OURS[key])):
@@ -231,6 +262,19 @@ def _driver_probes(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
         if policy.driver.enabled and any((probe or {}).values()):
             detail = "the GPU Operator fails on it; here it runs the script of the startup probe."
             yield Finding("driver-probe", INFO, detail, "", f"driver.{key}")
+
+
+def _vgpu_manager_os(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """The image of the vGPU manager is made for one operating system."""
+    mine = _vgpu_manager.nodes_of(policy, facts) if _vgpu_manager.OPERAND.enabled(policy) else []
+    tags = _vgpu_manager.os_tags(policy, facts)
+    if mine and len(tags) > 1:
+        detail = f"is made for one operating system, and nodes with vGPUs run {' and '.join(tags)}."
+        remedy = f"Give the nodes of all but one another workload by their label {WORKLOAD_CONFIG}."
+        yield Finding("vgpu-os-mixed", ERROR, detail, "", "vgpuManager", remedy)
+    elif mine and not tags:
+        detail = "is not deployed yet: its nodes have no label of NFD that tells their operating system."
+        yield Finding("node-os-unknown", WARNING, detail, "", "vgpuManager", "See that NFD runs, then run again.")
 
 
 _RUNS = "nvidia.com/cuda.runtime-version.full"  # the CUDA version that a node's driver runs, by feature discovery
@@ -261,4 +305,5 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _env_without_effect,
     _driver_probes,
     _cuda_too_new,
+    _vgpu_manager_os,
 )

@@ -84,14 +84,16 @@ new="$folder/.driver-ctr-ready.$$"
 
 DRIVER_PRE_STOP = "rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status"
 
-VALIDATOR_MAIN = """\
+# Sleeps in the background, so that the shell hears at once that it is to end.
+_STAY = """\
 trap 'exit 0' TERM INT
-echo "this node passed all validations"
 while :; do
   sleep 3600 &
   wait $!
 done
 """
+
+VALIDATOR_MAIN = 'echo "this node passed all validations"\n' + _STAY
 
 VALIDATOR_PRE_STOP = "rm -f /run/nvidia/validations/*-ready"
 
@@ -180,4 +182,45 @@ elif [ "$left" -eq 0 ]; then
   fail "hidden_gpus names all $hidden GPUs of $NODE_NAME ($wanted), so nothing is started"
 fi
 [ "$mode" != indices ] || echo "$places"
+"""
+
+SANDBOX_PRE_STOP = "rm -f /run/nvidia/validations/*"
+
+VFIO_MANAGER = "vfio-manage bind --all || exit 1\n" + _STAY
+
+VFIO_PRE_STOP = "vfio-manage unbind --all"
+
+
+def _until(file: str, what: str) -> str:
+    return f"""\
+until [ -e /run/nvidia/validations/{file} ]; do
+  echo "waiting until {what}"
+  sleep 5
+done
+"""
+
+
+def _for_workload(workload: str, file: str, what: str) -> str:
+    """Wait for what a node with this workload needs; on any other there is nothing to wait for."""
+    return (
+        _until("workload-type", "the sandbox validator has told what the GPUs of this node are for")
+        + f"""\
+read -r workload < /run/nvidia/validations/workload-type || :
+[ "$workload" = {workload} ] || exit 0
+"""
+        + _until(file, what)
+    )
+
+
+WAIT_FOR_VFIO = _for_workload("vm-passthrough", "vfio-pci-ready", "the GPUs are bound to VFIO")
+
+WAIT_FOR_VGPU_DEVICES = _for_workload("vm-vgpu", "vgpu-devices-ready", "there are vGPUs on this node")
+
+# The second is there when the vGPU manager is the host's own.
+WAIT_FOR_VGPU_MANAGER = """\
+cd /run/nvidia/validations || exit 1
+until [ -e vgpu-manager-ready ] || [ -e host-vgpu-manager-ready ]; do
+  echo "waiting until the vGPU manager works on this node"
+  sleep 5
+done
 """

@@ -14,7 +14,7 @@ from ._scripts import VALIDATOR_MAIN, VALIDATOR_PRE_STOP
 from ._types import ClusterFacts, Object, Operand
 
 NAME = "nvidia-operator-validator"
-_RESULTS = b.mount("run-nvidia-validations", b.VALIDATIONS, propagation="Bidirectional")
+RESULTS = b.mount("run-nvidia-validations", b.VALIDATIONS, propagation="Bidirectional")
 _NO_WAIT = b.env("WITH_WAIT", "false")
 
 
@@ -33,7 +33,7 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
         name=NAME,
         deploy="operator-validator",
         account=NAME,
-        containers=[_main(policy)],
+        containers=[main(policy, NAME, VALIDATOR_PRE_STOP)],
         init=_chain(policy, facts),
         volumes=[
             b.VALIDATIONS_VOLUME,
@@ -49,20 +49,20 @@ def build(policy: Policy, facts: ClusterFacts) -> List[Object]:
     return [*b.rbac(NAME, facts.namespace, role, cluster_role), *b.daemonset(pod, policy, facts)]
 
 
-def _main(policy: Policy) -> Json:
+def main(policy: Policy, name: str, pre_stop: str) -> Json:
     """It has nothing to do but to be there, and to take the results with it when it goes."""
     validator = policy.validator
     return b.container(
-        NAME,
+        name,
         reference(validator.image),
         pull_policy(validator.image),
         command=["sh", "-c"],
         args=validator.args or [VALIDATOR_MAIN],
         environment=b.merged_env([], validator.env),
-        mounts=[_RESULTS],
+        mounts=[RESULTS],
         security=b.AS_ROOT,
         resources=validator.resources,
-        lifecycle={"preStop": {"exec": {"command": ["sh", "-c", VALIDATOR_PRE_STOP]}}},
+        lifecycle={"preStop": {"exec": {"command": ["sh", "-c", pre_stop]}}},
     )
 
 
@@ -84,7 +84,7 @@ def _chain(policy: Policy, facts: ClusterFacts) -> List[Json]:
 
 
 def _step(policy: Policy, part: str, environment: List[Json], user: Env) -> Json:
-    return b.validation(policy, part + "-validation", b.merged_env(environment, user), [_RESULTS])
+    return b.validation(policy, part + "-validation", b.merged_env(environment, user), [RESULTS])
 
 
 def _with_workload(part: str, policy: Policy, facts: ClusterFacts) -> List[Json]:

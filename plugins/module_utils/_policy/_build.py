@@ -13,6 +13,7 @@ from .._plan import ERROR, Finding
 from . import _model as m
 from ._cuda import IMAGE, REPOSITORY, cuda_of, newest_for, tag_of
 from ._read import Values
+from ._rules import runs
 from ._tree import put
 
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -77,7 +78,7 @@ class _Builder:
 
     def _complain(self, component: str, detail: str) -> None:
         """An error where the image is needed; nothing where its component is off."""
-        if self.values.get(f"{component.split('.')[0]}.enabled", True):
+        if runs(self.values, component.split(".")[0]):
             remedy = "Give repository, image and version; or image alone, whole; or none of them for the release's."
             self.findings.append(Finding("policy.image", ERROR, detail, path=component, remedy=remedy))
 
@@ -128,6 +129,9 @@ class _Builder:
             cuda_env=self.env("validator.cuda.env"),
             driver_env=self.env("validator.driver.env"),
             toolkit_env=self.env("validator.toolkit.env"),
+            vfio_pci_env=self.env("validator.vfioPCI.env"),
+            vgpu_manager_env=self.env("validator.vgpuManager.env"),
+            vgpu_devices_env=self.env("validator.vgpuDevices.env"),
         )
 
     def upgrade_policy(self) -> m.UpgradePolicy:
@@ -155,7 +159,7 @@ class _Builder:
     def driver(self) -> m.Driver:
         return m.Driver(
             **self.shared("driver"),
-            manager=m.DriverManager(image=self.image("driver.manager"), env=self.env("driver.manager.env")),
+            manager=self.driver_manager("driver.manager"),
             kernel_module_type=self.text("driver.kernelModuleType"),
             use_precompiled=self.flag("driver.usePrecompiled"),
             startup_probe=self.probe("driver.startupProbe"),
@@ -174,6 +178,36 @@ class _Builder:
             secret_env=self.text("driver.secretEnv"),
             upgrade_policy=self.upgrade_policy(),
         )
+
+    def driver_manager(self, path: str) -> m.DriverManager:
+        return m.DriverManager(image=self.image(path), env=self.env(f"{path}.env"))
+
+    def sandbox(self) -> Dict[str, Any]:
+        """What gives GPUs to virtual machines, by the names of the policy's fields."""
+        return {
+            "sandbox_workloads": m.SandboxWorkloads(
+                enabled=self.flag("sandboxWorkloads.enabled"),
+                default_workload=self.text("sandboxWorkloads.defaultWorkload"),
+                mode=self.text("sandboxWorkloads.mode"),
+            ),
+            "vgpu_manager": m.VgpuManager(
+                **self.shared("vgpuManager"),
+                driver_manager=self.driver_manager("vgpuManager.driverManager"),
+                kernel_module_config=self.text("vgpuManager.kernelModuleConfig.name"),
+            ),
+            "vgpu_device_manager": m.VgpuDeviceManager(
+                **self.shared("vgpuDeviceManager"),
+                config=m.NamedConfig(
+                    self.text("vgpuDeviceManager.config.name"), self.text("vgpuDeviceManager.config.default")
+                ),
+            ),
+            "vfio_manager": m.VfioManager(
+                **self.shared("vfioManager"), driver_manager=self.driver_manager("vfioManager.driverManager")
+            ),
+            "sandbox_device_plugin": self.component("sandboxDevicePlugin"),
+            "kata_sandbox_device_plugin": self.component("kataSandboxDevicePlugin"),
+            "cc_manager": m.CcManager(**self.shared("ccManager"), default_mode=self.text("ccManager.defaultMode")),
+        }
 
     def dcgm_exporter(self) -> m.DcgmExporter:
         p = "dcgmExporter"
@@ -268,6 +302,7 @@ class _Builder:
             gdrcopy=self.component("gdrcopy"),
             nfd=self.nfd(),
             cuda_toolkit=self.cuda_toolkit(),
+            **self.sandbox(),
             mig_strategy=self.text("mig.strategy"),
             psa_enabled=self.flag("psa.enabled"),
             cdi_enabled=self.flag("cdi.enabled"),

@@ -85,7 +85,7 @@ class Operator:
 
 @dataclass(frozen=True)
 class Validator:
-    """The validator's image, and env of the init container of each part (plugin, cuda, driver, toolkit)."""
+    """The validator's image, and env of the init container of each part (plugin, cuda, driver, toolkit, ...)."""
 
     image: Image
     resources: Optional[Json] = None
@@ -96,6 +96,9 @@ class Validator:
     cuda_env: Env = ()
     driver_env: Env = ()
     toolkit_env: Env = ()
+    vfio_pci_env: Env = ()
+    vgpu_manager_env: Env = ()
+    vgpu_devices_env: Env = ()
 
 
 @dataclass(frozen=True)
@@ -196,6 +199,35 @@ class MigManager(Component):
 
 
 @dataclass(frozen=True)
+class SandboxWorkloads:
+    """GPUs for virtual machines. ``default_workload``: of nodes whose label does not say it."""
+
+    enabled: bool = False
+    default_workload: str = "container"  # container, vm-passthrough, vm-vgpu
+    mode: str = "kubevirt"  # kubevirt, kata
+
+
+@dataclass(frozen=True)
+class VfioManager(Component):
+    driver_manager: DriverManager = field(default_factory=lambda: DriverManager(Image()))
+
+
+@dataclass(frozen=True)
+class VgpuManager(VfioManager):
+    kernel_module_config: str = ""  # name of a ConfigMap
+
+
+@dataclass(frozen=True)
+class VgpuDeviceManager(Component):
+    config: NamedConfig = field(default_factory=NamedConfig)
+
+
+@dataclass(frozen=True)
+class CcManager(Component):
+    default_mode: str = "on"  # on, off, devtools
+
+
+@dataclass(frozen=True)
 class CudaToolkit:
     """``cuda``: the version that its image holds. ``install_dir``: folder of the host, one folder in it a version."""
 
@@ -235,6 +267,13 @@ class Policy:
     gdrcopy: Component
     nfd: Nfd
     cuda_toolkit: CudaToolkit = field(default_factory=lambda: CudaToolkit(False, Image()))
+    sandbox_workloads: SandboxWorkloads = field(default_factory=SandboxWorkloads)
+    vgpu_manager: VgpuManager = field(default_factory=lambda: VgpuManager(False, Image()))
+    vgpu_device_manager: VgpuDeviceManager = field(default_factory=lambda: VgpuDeviceManager(False, Image()))
+    vfio_manager: VfioManager = field(default_factory=lambda: VfioManager(False, Image()))
+    sandbox_device_plugin: Component = field(default_factory=lambda: Component(False, Image()))
+    kata_sandbox_device_plugin: Component = field(default_factory=lambda: Component(False, Image()))
+    cc_manager: CcManager = field(default_factory=lambda: CcManager(False, Image()))
     mig_strategy: str = "single"  # none, single, mixed
     psa_enabled: bool = False
     cdi_enabled: bool = True

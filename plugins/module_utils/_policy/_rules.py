@@ -9,6 +9,7 @@ import difflib
 from typing import Any, Callable, Iterator, List, Mapping, Tuple
 
 from .._matrix import BRANCHES, ENDED, LAST_FOR_OLD_GPUS, LATEST, LIMITS, PAST, RELEASES, branch_of, version_parts
+from .._nodes._keys import CONTAINER, PASSTHROUGH, VGPU
 from .._plan import ERROR, INFO, WARNING, Finding
 from ._cuda import branch_for, cuda_of, newest_for, too_new
 
@@ -26,6 +27,26 @@ def judge(values: Values) -> List[Finding]:
 
 def _refused(path: str, detail: str, remedy: str) -> Finding:
     return Finding("policy.contradiction", ERROR, detail, path=path, remedy=remedy)
+
+
+# Parts that only serve virtual machines, and the mode that each needs ("": any).
+_SANDBOX_PARTS = {
+    "vgpuManager": "",
+    "vgpuDeviceManager": "",
+    "vfioManager": "",
+    "sandboxDevicePlugin": "kubevirt",
+    "kataSandboxDevicePlugin": "kata",
+    "ccManager": "kata",
+}
+
+
+def runs(values: Values, part: str) -> bool:
+    """Whether a part of the policy is on, and so is what it is for."""
+    if part in _SANDBOX_PARTS:
+        mode = _SANDBOX_PARTS[part]
+        if not values["sandboxWorkloads.enabled"] or mode not in ("", values["sandboxWorkloads.mode"]):
+            return False
+    return bool(values.get(f"{part}.enabled", True))
 
 
 def _idle(path: str, detail: str, remedy: str = "") -> Finding:
@@ -227,6 +248,29 @@ def cuda_has_a_folder_of_its_own(values: Values) -> Iterator[Finding]:
         yield _refused(path, f"is {written[:100]}, a folder of the system.", remedy)
 
 
+def virtual_machines_can_have_gpus(values: Values) -> Iterator[Finding]:
+    """What sandbox workloads need, and settings of theirs that lead nowhere (SBX-01)."""
+    block = "sandboxWorkloads"
+    if not values[f"{block}.enabled"]:
+        for path, default in ((f"{block}.defaultWorkload", CONTAINER), ("vgpuManager.enabled", False)):
+            if values[path] != default:
+                yield _idle(path, f"has no effect while {block}.enabled is false.", f"Set {block}.enabled to true.")
+        return
+    if values[f"{block}.mode"] == "kata":
+        if values[f"{block}.defaultWorkload"] == VGPU:
+            detail = "is vm-vgpu, and machines of the mode kata have whole GPUs only."
+            yield _refused(f"{block}.defaultWorkload", detail, f"Set it to {PASSTHROUGH}, or {block}.mode to kubevirt.")
+        if values["vgpuManager.enabled"]:
+            detail = f"has no use with {block}.mode kata, whose machines have whole GPUs only."
+            yield _idle("vgpuManager.enabled", detail, "Set it to false.")
+    part = "vgpuManager"
+    repository, image, version = (str(values[f"{part}.{key}"] or "") for key in ("repository", "image", "version"))
+    if runs(values, part) and not repository and not version and "/" not in image:
+        detail = "has no image: NVIDIA publishes none of the vGPU manager."
+        remedy = "Build it from the vGPU software of NVIDIA's licensing portal, push it to a registry of yours, and "
+        yield _refused(part, detail, f"{remedy}give repository, image and version.")
+
+
 # -- versions --------------------------------------------------------------------------------------------------------
 
 
@@ -260,5 +304,6 @@ RULES: Tuple[Rule, ...] = (
     sharing_says_what_it_is_not,
     cuda_fits_the_driver,
     cuda_has_a_folder_of_its_own,
+    virtual_machines_can_have_gpus,
     driver_branch_lives,
 )

@@ -18,6 +18,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, Dict, List, Optional, Tuple
 
+from .._nodes._keys import WORKLOADS
+
 
 class _Mark:
     """A value of its own kind, told from every value that a user can write."""
@@ -81,7 +83,6 @@ _RELEASE_NOTE = (
     "No controller runs in the cluster. The option release chooses the versions of a release of the operator."
 )
 _OPENSHIFT = "OpenShift is not supported yet."
-_SANDBOX = "Sandbox workloads (virtual machines) are not supported yet."
 _DRA = "Dynamic resource allocation (GPUCluster) is not supported yet."
 _DRIVER_CRD = "NVIDIADriver objects are not supported yet: driver settings come from this policy."
 
@@ -112,7 +113,6 @@ class Part:
     title: str
     default: Optional[bool]  # None: has no ``enabled``
     nil: bool = True
-    later: str = ""
     no_args: bool = False  # the operator ignores ``args``
     no_resources: bool = False  # a container of the driver's pods: takes driver.resources, shares its network
 
@@ -129,12 +129,12 @@ PARTS: Tuple[Part, ...] = (
     Part("nodeStatusExporter", "node status exporter", False, nil=False),
     Part("gds", "GPUDirect Storage driver", False, nil=False, no_args=True, no_resources=True),
     Part("gdrcopy", "GDRCopy driver", False, nil=False, no_args=True, no_resources=True),
-    Part("vgpuManager", "vGPU manager", False, nil=False, later=_SANDBOX),
-    Part("vgpuDeviceManager", "vGPU device manager", True, nil=False, later=_SANDBOX),
-    Part("vfioManager", "VFIO manager", True, nil=False, later=_SANDBOX),
-    Part("sandboxDevicePlugin", "KubeVirt device plugin", True, nil=False, later=_SANDBOX),
-    Part("kataSandboxDevicePlugin", "Kata device plugin", True, nil=False, later=_SANDBOX),
-    Part("ccManager", "confidential computing manager", True, nil=False, later=_SANDBOX),
+    Part("vgpuManager", "vGPU manager", False, nil=False),
+    Part("vgpuDeviceManager", "vGPU device manager", True, nil=False),
+    Part("vfioManager", "VFIO manager", True, nil=False),
+    Part("sandboxDevicePlugin", "KubeVirt device plugin", True, nil=False),
+    Part("kataSandboxDevicePlugin", "Kata device plugin", True, nil=False),
+    Part("ccManager", "confidential computing manager", True, nil=False),
 )
 
 
@@ -178,8 +178,6 @@ def _shared(part: Part) -> Tuple[Key, ...]:
     if part.no_resources:
         note = "It is a container of the driver's pods: set it on driver."
         rows = [_dead(row, note) if row.path.endswith((".resources", ".hostNetwork")) else row for row in rows]
-    if part.later:
-        rows = [replace(row, status=LATER, note=part.later) for row in rows]
     return tuple(rows)
 
 
@@ -327,14 +325,9 @@ _VALIDATOR: Tuple[Key, ...] = (
     K("validator.cuda.env", "env", UNSET, "environment of the CUDA check", nil=[]),
     K("validator.driver.env", "env", UNSET, "environment of the driver check", nil=[]),
     K("validator.toolkit.env", "env", UNSET, "environment of the toolkit check", nil=[]),
-    *_later(
-        (
-            K("validator.vfioPCI.env", "env", UNSET, "environment of the VFIO check"),
-            K("validator.vgpuManager.env", "env", UNSET, "environment of the vGPU manager check"),
-            K("validator.vgpuDevices.env", "env", UNSET, "environment of the vGPU devices check"),
-        ),
-        _SANDBOX,
-    ),
+    K("validator.vfioPCI.env", "env", UNSET, "environment of the VFIO check", nil=[]),
+    K("validator.vgpuManager.env", "env", UNSET, "environment of the vGPU manager check", nil=[]),
+    K("validator.vgpuDevices.env", "env", UNSET, "environment of the vGPU devices check", nil=[]),
 )
 
 _UPGRADE = "driver.upgradePolicy"
@@ -435,24 +428,22 @@ _OPERANDS: Tuple[Key, ...] = (
     K("migManager.gpuClientsConfig.data", "texts", UNSET, "key clients.yaml: the services, a YAML text", cp="", nil={}),
 )
 
-_SANDBOX_KEYS: Tuple[Key, ...] = _later(
-    (
-        K("sandboxWorkloads.enabled", "bool", False, "nodes may run virtual machines with GPUs", switch=True, nil=False,
-          keep=True),
-        K("sandboxWorkloads.defaultWorkload", "enum", "container", "workload of nodes without a label",
-          allowed=("container", "vm-passthrough", "vm-vgpu"), nil="container"),
-        K("sandboxWorkloads.mode", "enum", "kubevirt", "which kind of virtual machine", allowed=("kubevirt", "kata"),
-          nil="kubevirt"),
-        K("vgpuManager.kernelModuleConfig.name", "name", "", "ConfigMap with kernel module parameters"),
-        *_image("vgpuManager.driverManager", "driver manager", secrets_in_values=False),
-        K("vgpuManager.driverManager.env", "env", [], "environment of the driver manager"),
-        *_image("vfioManager.driverManager", "driver manager", secrets_in_values=False),
-        K("vfioManager.driverManager.env", "env", [], "environment of the driver manager"),
-        K("vgpuDeviceManager.config.name", "name", "", "ConfigMap with vGPU configurations"),
-        K("vgpuDeviceManager.config.default", "string", "default", "configuration of nodes without a label"),
-        K("ccManager.defaultMode", "enum", "on", "confidential computing mode", allowed=("on", "off", "devtools")),
-    ),
-    _SANDBOX,
+_SANDBOX_KEYS: Tuple[Key, ...] = (
+    K("sandboxWorkloads.enabled", "bool", False, "nodes may give their GPUs to virtual machines", nil=False, keep=True),
+    K("sandboxWorkloads.defaultWorkload", "enum", "container",
+      "workload of nodes without label nvidia.com/gpu.workload.config", allowed=WORKLOADS, nil="container"),
+    K("sandboxWorkloads.mode", "enum", "kubevirt", "what runs the virtual machines", allowed=("kubevirt", "kata"),
+      nil="kubevirt"),
+    K("vgpuManager.kernelModuleConfig.name", "name", "", "ConfigMap with kernel module parameters", nil=""),
+    *_image("vgpuManager.driverManager", "driver manager", secrets_in_values=False),
+    K("vgpuManager.driverManager.env", "env", [], "environment of the driver manager", nil=[]),
+    *_image("vfioManager.driverManager", "driver manager", secrets_in_values=False),
+    K("vfioManager.driverManager.env", "env", [], "environment of the driver manager", nil=[]),
+    K("vgpuDeviceManager.config.name", "name", "", "ConfigMap with config.yaml (named sets of vGPUs)", nil=""),
+    K("vgpuDeviceManager.config.default", "string", "default",
+      "set of vGPUs of nodes without label nvidia.com/vgpu.config", nil="default"),
+    K("ccManager.defaultMode", "enum", "on", "confidential computing mode of nodes without label nvidia.com/cc.mode",
+      allowed=("on", "off", "devtools"), nil="on"),
 )
 
 _KATA_MANAGER = K("kataManager", "object", UNSET, "Kata manager", status=DEAD,

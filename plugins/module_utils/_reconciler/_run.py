@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from .._kube._apply import Plan, owned, plan, rehearse
@@ -17,7 +17,7 @@ from .._operands._problems import named_by
 from .._operands._types import ClusterFacts, NodeFacts
 from .._plan import ERROR, Failure, Finding, Result, errors, refusal
 from .._policy._load import merge, policy_hash
-from .._policy._model import Policy
+from .._policy._model import Image, Policy
 from .._stack._journal import Journal
 from .._stack._nodes import read_groups
 from .._stack._request import Progress, Request, read_policy
@@ -120,12 +120,21 @@ def makeable(policy: Policy, namespace: str) -> List[Object]:
         "feature.node.kubernetes.io/system-os_release.VERSION_ID": "24.04",
     }
     node = NodeFacts("any", labels=labels, kernel="any")
-    policy = replace(policy, nfd=replace(policy.nfd, enabled=True, node_feature_rules=True))
+    policy = _with_images(replace(policy, nfd=replace(policy.nfd, enabled=True, node_feature_rules=True)))
     facts = ClusterFacts(namespace=namespace, nodes=(node,), service_monitor_crd=True, prometheus_rule_crd=True)
     objects = [namespace_object(policy, facts), *_nfd.crds(), *_nfd.build(policy, facts)]
     for operand in OPERANDS:
         objects += operand.build(policy, facts)
     return objects + [dict(item) for item in policy.extra_objects]
+
+
+def _with_images(part: Any) -> Any:
+    """The same policy with a name where the release has no image for a part that is off: rights do not depend on it."""
+    if isinstance(part, Image):
+        return part if part.image else replace(part, repository="", image="none", version="")
+    if not is_dataclass(part) or isinstance(part, type):
+        return part
+    return replace(part, **{one.name: _with_images(getattr(part, one.name)) for one in fields(part)})
 
 
 def _made(request: Request, former: Sequence[str]) -> List[Object]:

@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Sequence
 from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object
-from .._nodes._gate import IDENTITY, PLUGIN, REFUSED, VALIDATOR, Proof, gate_of, prove
+from .._nodes._gate import IDENTITY, PLUGIN, REFUSED, VALIDATORS, Proof, gate_of, prove
 from .._nodes._groups import NodeGroup, Wanted
 from .._nodes._keys import GATE
 from .._nodes._stage import offers
@@ -19,7 +19,7 @@ from .._nodes._taints import identity
 
 def read_proof(connection: Connection, namespace: str) -> Proof:
     """Two lists: pods of two operands, and pods that failed, in all namespaces."""
-    selector = f"app in ({VALIDATOR}, {PLUGIN})"
+    selector = f"app in ({', '.join((*VALIDATORS, PLUGIN))})"
     return prove(list_objects(connection, "Pod", namespace, label_selector=selector).items, read_failed(connection))
 
 

@@ -20,11 +20,12 @@ from .._nodes._groups import NodeGroup, Wanted, assign, parse_groups, plan_group
 from .._nodes._hidden import Hidden
 from .._nodes._keys import GATE, GATE_EFFECT, PRESENT
 from .._nodes._labels import has_features, has_gpu, plan_labels
-from .._nodes._mig_guard import busy_pods, touches_mig
+from .._nodes._mig_guard import ANY_DEVICE, busy_pods, touches_mig
 from .._nodes._models import Gpus
 from .._nodes._runtimes import RUNTIME_LABEL, split
 from .._nodes._stage import is_gpu_node
 from .._nodes._taints import untolerated
+from .._nodes._workload import served_now
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
@@ -60,6 +61,12 @@ class NodeChange:
     def touches_mig(self) -> bool:
         """Whether the MIG manager will start."""
         return any(touches_mig(part) for part in self.parts)
+
+    @property
+    def moves(self) -> bool:
+        """Whether its GPUs are to serve others: containers or virtual machines."""
+        now = served_now(self.node["metadata"]["labels"])
+        return now not in ("", served_now(self.labels_after()))
 
     @property
     def is_new(self) -> bool:
@@ -109,6 +116,8 @@ class NodePlanner:
         self.policy = policy
         self.groups = groups
         self.busy: Busy = {}
+        #: Users' pods that hold any device of NVIDIA, as virtual machines do, by node.
+        self.machines: Busy = {}
         #: Names of configurations that exist; None where that is not known.
         self.mig_configs: Optional[Sequence[str]] = None
         self.plugin_configs: Optional[Sequence[str]] = None
@@ -129,10 +138,11 @@ class NodePlanner:
         return mixed_findings(nodes, self.hardware)
 
     def plan(self, nodes: Sequence[Object]) -> Tuple[List[NodeChange], List[Finding]]:
-        """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout would change."""
+        """Changes of the nodes that need one, and findings. Pods are only read where a MIG layout or what a node serves
+        would change."""
         wanted, findings = self._assign(nodes)
         self.hide(nodes)
-        self.busy = {}
+        self.busy, self.machines = {}, {}
         findings = findings + self._plan_gates(nodes, wanted)
         self._set_apart(nodes)
         changes = self._changes(nodes, wanted)
@@ -142,9 +152,10 @@ class NodePlanner:
             self.gpuless = without_gpus(nodes, self.hardware)
             findings = findings + no_gpu_findings(self.gpuless) + mixed
             changes = self._changes(nodes, wanted) if self.gpuless else changes
-        if any(change.touches_mig for change in changes):
+        if any(change.touches_mig or change.moves for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
             self.busy = busy_pods(pods, self.request.namespace)
+            self.machines = busy_pods(pods, self.request.namespace, ANY_DEVICE)
             changes = self._changes(nodes, wanted)
         findings = findings + [finding for change in changes for finding in change.findings]
         return [change for change in changes if change], findings
@@ -220,7 +231,8 @@ class NodePlanner:
 
     def _labels_of(self, policy: Policy, facts: NodeFacts, busy: Sequence[str]) -> LabelChange:
         gone, none = facts.name in self.driverless, facts.name in self.gpuless
-        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none, facts.name in self.hidden)
+        machines, hides = self.machines.get(facts.name, ()), facts.name in self.hidden
+        return plan_labels(policy, facts, busy, self._apart.get(facts.name), gone, none, machines, hides)
 
     def write(self, journal: Journal, changes: Sequence[NodeChange]) -> None:
         """Carry out changes, several nodes at once; one that somebody else changed meanwhile is planned anew.

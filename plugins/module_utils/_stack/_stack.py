@@ -53,6 +53,8 @@ from ._gates import gated
 from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
+from ._machines import MANAGERS
+from ._machines import judge as judge_machines
 from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
 from ._offers import NodeOffer, Offers, mismatch, stale_labels
 from ._others import foreign_nfd, operator_findings, second_nfd
@@ -114,6 +116,7 @@ EXTRA_KINDS = (
     "gpufleet.io/extra-kinds"  # annotation of the namespace: kinds of the policy's extra objects, to find them again
 )
 TOOLKIT = "state-container-toolkit"
+PLUGINS = ("state-device-plugin", "state-sandbox-device-plugin", "state-kata-device-plugin")
 FRESH = 10.0  # seconds in which a plan is as good as a new one
 RELABELS = 3  # labels depend on labels that operands write: two rounds settle, the third proves it
 
@@ -367,6 +370,7 @@ class StackRun:
         self.listings = {}
         made.steps = [step for step in made.steps if step.verb != DELETE or not self._keeps(step, made)]
         self.journal.add_findings(made.findings)
+        self.journal.add_findings(judge_machines(self.connection, made.steps, self.nodes, self.request.namespace))
         self._refuse()
         return made
 
@@ -586,7 +590,9 @@ class StackRun:
 
     def _replace_stuck_drivers(self, last: Plan) -> None:
         drivers = [
-            o for which, o in last.live.items() if which.kind == "DaemonSet" and which.name.startswith(DRIVER_DAEMONSET)
+            o
+            for which, o in last.live.items()
+            if which.kind == "DaemonSet" and which.name.startswith((DRIVER_DAEMONSET, *MANAGERS))
         ]
         count = replace_stuck_drivers(self.journal, drivers)
         if count:
@@ -594,9 +600,7 @@ class StackRun:
 
     def _verify(self) -> None:
         """Each node's allocatable GPUs, which only the kubelet writes."""
-        if not self.policy.device_plugin.enabled:
-            return
-        names = {str(node["metadata"]["name"]) for node in self.nodes if serves(_labels(node))}
+        names = {str(node["metadata"]["name"]) for node in self.nodes if self._is_to_offer(_labels(node))}
         if self.journal.done and self.request.everywhere and not names <= set(self.planner.hardware):
             # A list of all that NFD found is long: it is read when something changed, not when nothing did.
             mixed = self.planner.look(self.nodes)
@@ -616,6 +620,10 @@ class StackRun:
                 offered = ", ".join(f"{count} {what}" for what, count in offers(node).items())
                 detail = f"{at.stuck}: {at.trouble}" if at is not None else f"offers {offered}"
                 self.journal.verified.append(Check(f"allocatable {name}", at is None, detail))
+
+    def _is_to_offer(self, labels: Mapping[str, str]) -> bool:
+        """Whether a device plugin of this run's policy is to run on a node."""
+        return any(serves(labels, one.deploy_label) for one, _objects in self.built if one.name in PLUGINS)
 
     def _hear(self) -> None:
         """What containers of broken nodes said last, where that is not told in their pods' statuses."""
@@ -769,6 +777,9 @@ class _Removal:
         kinds = [*KINDS, *former_kinds(self.space)]
         made = plan(self.connection, [], kinds=kinds, scope=STACK, deadline=self.request.deadline)
         made.steps = [step for step in made.steps if self._may_go(step)]
+        nodes = read_nodes(self.connection)
+        self.journal.add_findings(judge_machines(self.connection, made.steps, nodes, self.request.namespace))
+        self._refuse()
         self.nfd_ours = any(which.kind == "CustomResourceDefinition" for which in made.live)
         self.journal.expect(step.action() for step in made.steps)
         self.journal.add_findings(
@@ -788,6 +799,9 @@ class _Removal:
                 detail = "reconciles this cluster on a schedule, and would bring the stack back"
                 remedy = "Use gpufleet.nvidia.remove, which removes it first, or suspend it."
                 self.journal.add_findings([Finding("reconciler-runs", severity, detail, name, remedy=remedy)])
+        self._refuse()
+
+    def _refuse(self) -> None:
         if errors(self.journal.findings):
             raise Failure(refusal(self.journal.findings), self.journal.result())
 

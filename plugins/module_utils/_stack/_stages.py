@@ -186,7 +186,8 @@ def _delete_pod(journal: Journal, pod: Mapping[str, Any], reason: str, what: str
 def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int:
     """Delete driver pods of an older template that never became ready: an OnDelete DaemonSet leaves them for ever.
 
-    A driver that runs is never touched here: it reaches a new version by a rollout. Returns how many were deleted.
+    A driver that runs is never touched here: it reaches a new version by a rollout. So are the managers of virtual
+    machines. Returns how many were deleted.
     """
     request, deleted = journal.request, 0
     connection = request.connection
@@ -194,7 +195,7 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
         namespace = daemonset["metadata"]["namespace"]
         # The revision of the newest template is there once the controller has seen it.
         until(connection, ref(daemonset), _seen, Deadline(min(SEEN_WITHIN, journal.request.deadline.left)))
-        app = daemonset["spec"]["selector"]["matchLabels"]["app"]
+        app = daemonset["spec"]["template"]["metadata"]["labels"]["app"]
         uid = str(daemonset["metadata"].get("uid"))
         newest = _newest_revision(journal, namespace, f"app={app}", uid)
         for pod in list_objects(connection, "Pod", namespace, label_selector=f"app={app}").items:
@@ -202,7 +203,9 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
             # Driver DaemonSets share the label app: pods of another one are not outdated.
             mine = any(str(o.get("uid")) == uid for o in pod["metadata"].get("ownerReferences") or [])
             if mine and newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
-                _delete_pod(journal, pod, "is of an older template and never became ready", "driver")
+                _delete_pod(
+                    journal, pod, "is of an older template and never became ready", daemonset["metadata"]["name"]
+                )
                 deleted += 1
     return deleted
 

@@ -39,6 +39,8 @@ def test_fleet_that_was_just_started_offers_nothing_yet(small: Practice) -> None
     assert [node["metadata"]["name"] for node in small.node_objects()] == ["workstation"]
     assert small.idle_nodes() == ["workstation"]
     assert small.writes() == []
+    (host,) = small.hosts().values()
+    assert (host["files"], {gpu["driver"] for gpu in host["gpus"]}) == ([], {"nouveau"})
 
 
 @pytest.mark.rows("S46")
@@ -47,6 +49,9 @@ def test_playbook_makes_the_nodes_ready_and_changes_nothing_the_second_time(smal
     assert first.returncode == 0, first.stdout
     assert small.idle_nodes() == []
     assert small.writes()
+    (host,) = small.hosts().values()
+    assert {"driver-ready", "toolkit-ready"} <= set(host["files"])
+    assert {gpu["driver"] for gpu in host["gpus"]} == {"nvidia"}
 
     since = small.audit_offset()
     second = small.playbook("site")

@@ -44,6 +44,7 @@ def main(argv: list[str] | None = None) -> int:
         help="times faster than life; inf: nothing waits (default %(default)g)",
     )
     parser.add_argument("--control", type=Path, help="YAML file with faults, read again when it changes")
+    parser.add_argument("--hosts-file", type=Path, help="what is true on each host, written at SIGUSR2")
     parser.add_argument("--ready-file", type=Path, help="touched when all nodes exist")
     options = parser.parse_args(argv)
     if not options.speed > 0:
@@ -54,6 +55,8 @@ def main(argv: list[str] | None = None) -> int:
         faults = Faults(path=options.control)
         faults.reload()
         engine = Engine(Client(options.kubeconfig), specs, faults, options.speed)
+        engine.hosts_file = options.hosts_file
+        signal.signal(signal.SIGUSR2, lambda *_: engine.asked_hosts.set())
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, lambda *_: engine.stop())
         engine.start()

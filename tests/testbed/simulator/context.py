@@ -20,7 +20,7 @@ from typing import Any, Protocol
 from . import shell
 from .faults import Faults
 from .hidden import HideError, hidden
-from .node import VALIDATIONS, Node
+from .node import VALIDATIONS, VFIO, Node
 from .nodefs import normal
 from .pod import Container, Object, Place, PodView
 
@@ -274,11 +274,15 @@ class Ctx:
             return shell.read(text)
         return script
 
-    def follow(self, script: shell.Script) -> None:
-        """Waits for the script's files, then takes over what it sources."""
-        for path in script.waits:
-            if not self.exists(path):
-                raise Wait(f"waiting for {path}{'' if self.container.place(path) else ' (nothing is mounted there)'}")
+    def follow(self, script: shell.Script) -> bool:
+        """Waits for the script's files, then takes over what it sources. False where the script ends before that."""
+        for step in script.steps:
+            if step.value:
+                if ((self.read(step.paths[0]) or "").strip() == step.value) is step.equal:
+                    return False
+            elif not any(self.exists(path) for path in step.paths):
+                unseen = [path for path in step.paths if not self.container.place(path)]
+                raise Wait(f"waiting for {' or '.join(step.paths)}{' (nothing is mounted there)' if unseen else ''}")
         for path in script.sources:
             text = self.read(path)
             if text is None:
@@ -287,6 +291,7 @@ class Ctx:
                 key, equals, value = line.partition("=")
                 if equals:
                     self.env[key.strip().removeprefix("export ")] = value.strip().strip("'\"")
+        return True
 
     # -- the GPU
 
@@ -324,14 +329,14 @@ class Ctx:
 
     @property
     def gpus(self) -> list[Any]:
-        """What the process sees: without those of a fault, and without those that its own script hid."""
+        """What the process sees: none that a VFIO driver has, that a fault takes away, or that its own script hid."""
         if "hidden" not in self.mem:
             try:
                 self.mem["hidden"] = hidden(self)
             except HideError as error:
                 raise Crash(str(error)) from None
         seen = self.node.gpus[: self.world.faults.visible_gpus(self.node.name, len(self.node.gpus))]
-        return [gpu for gpu in seen if gpu.uuid not in self.mem["hidden"]]
+        return [gpu for gpu in seen if gpu.driver not in VFIO and gpu.uuid not in self.mem["hidden"]]
 
     # -- the API, as the ServiceAccount
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import json
 import math
 import random
 import sys
@@ -16,6 +17,7 @@ import time
 import traceback
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -24,7 +26,7 @@ from . import fleet, kubelet
 from .api import MERGE, STRATEGIC, AccountApi, Client, Informer
 from .context import ApiError, World
 from .faults import Faults
-from .node import Node, NodeSpec
+from .node import VALIDATIONS, Node, NodeSpec
 from .pod import Object, PodView
 
 MOMENT = 0.05
@@ -122,6 +124,8 @@ class Engine:
             )
         ]
         self.looks = self.writes = 0
+        self.asked_hosts = threading.Event()
+        self.hosts_file: Path | None = None
 
     # -- starting and stopping
 
@@ -144,6 +148,9 @@ class Engine:
 
     def run(self) -> None:
         while not self.stopping.wait(0.2):
+            if self.asked_hosts.is_set() and self.hosts_file:
+                self.asked_hosts.clear()
+                self._write_hosts(self.hosts_file)
             if self.world.faults.path is None:
                 continue
             try:
@@ -156,6 +163,20 @@ class Engine:
                 self._conditions()
                 for uid in list(self.seats):
                     self.agenda.add(uid, 0.0)
+
+    def _write_hosts(self, path: Path) -> None:
+        """What no API tells: status files of each host, and what has its GPUs. Atomic: there is no half file."""
+        told = {}
+        for name, node in self.world.nodes.items():
+            with node.lock:
+                told[name] = {
+                    "files": node.fs.listing(VALIDATIONS),
+                    "hurt": list(node.hurt),
+                    "gpus": [{"driver": gpu.driver, "vgpus": list(gpu.vgpus), "cc": gpu.cc} for gpu in node.gpus],
+                }
+        part = path.with_suffix(".part")
+        part.write_text(json.dumps(told))
+        part.replace(path)
 
     def _conditions(self) -> None:
         """Nodes whose kubelet is to say NotReady say so; the others take it back."""

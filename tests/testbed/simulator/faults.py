@@ -18,6 +18,10 @@
         no_precompiled: true                       # the driver container finds no package for the node's kernel
         no_handler: true                           # the runtime does not take over the toolkit's handlers
         no_fabric_manager: true                    # NVSwitch systems: CUDA finds a system that is not initialized
+        no_iommu: true                             # the kernel was started without IOMMU: no GPU binds to VFIO
+        vfio_held: [0]                             # GPUs (by number) that their driver does not let go
+        no_vfs: true                               # SR-IOV is off in the firmware: GPUs show no virtual functions
+        cc_fails: true                             # the GPUs refuse a change of their confidential computing mode
         down: "PLEG is not healthy"                # the kubelet says NotReady with this message; pods stay as they are
 
 Every hook that operands ask is a method of ``Faults``, so that a new fault is one line here and one where it bites.
@@ -35,7 +39,7 @@ from .registry import as_list
 
 NODE_KEYS = {
     "driver_crash", "driver_seconds", "driver_hangs", "gpus_visible", "crash", "not_ready", "mig_busy", "nouveau",
-    "no_precompiled", "no_handler", "no_fabric_manager", "down",
+    "no_precompiled", "no_handler", "no_fabric_manager", "no_iommu", "vfio_held", "no_vfs", "cc_fails", "down",
 }  # fmt: skip
 
 

@@ -13,11 +13,12 @@ from typing import Any
 import yaml
 
 from .kubelet import timestamp
-from .node import RUNTIMES, NodeSpec
+from .node import RUNTIMES, VFIO, NodeSpec
 from .pod import Object
 from .products import PRODUCTS
 
 FLEETS = Path(__file__).resolve().parents[1] / "fleets"
+DRIVERS = ("nvidia", "nouveau", "none", *VFIO)
 _FIELDS = {f.name for f in dataclasses.fields(NodeSpec)}
 _SYSTEM_IMAGES = (
     "registry.k8s.io/kube-proxy:v1.36.3", "registry.k8s.io/coredns/coredns:v1.14.0", "registry.k8s.io/pause:3.10.2",
@@ -96,12 +97,29 @@ def _group(path: Path, row: dict[str, Any]) -> dict[str, Any]:
     kind = group.get("distribution") or str(group.get("runtime", "containerd")).split(":", 1)[0]
     if kind not in RUNTIMES:
         raise FleetError(f"{where}: runtime or distribution {kind!r} is not one of {', '.join(RUNTIMES)}")
+    _sandbox(where, group)
     group["mig"] = tuple(group.get("mig", ()))
     group["labels"] = tuple(sorted((str(k), str(v)) for k, v in (group.get("labels") or {}).items()))
     group["taints"] = tuple(
         tuple(sorted((str(k), str(v)) for k, v in taint.items())) for taint in group.get("taints") or ()
     )
     return group
+
+
+def _sandbox(where: str, group: dict[str, Any]) -> None:
+    """Keys of GPUs for virtual machines."""
+    drivers = group.get("drivers", ())
+    group["drivers"] = (drivers,) if isinstance(drivers, str) else tuple(drivers)
+    there = group.get("gpus", 0) + sum(count for _name, count in group["others"])
+    if len(group["drivers"]) not in (0, 1, there):
+        raise FleetError(
+            f"{where}: drivers: {len(group['drivers'])} names for {there} GPUs; one, or one for each, holds"
+        )
+    strange = [name for name in group["drivers"] if name not in DRIVERS]
+    if strange:
+        raise FleetError(f"{where}: drivers: {strange[0]!r} is not one of {', '.join(DRIVERS)}")
+    if group.get("vgpu", "") not in ("", "mdev", "vfio"):
+        raise FleetError(f"{where}: vgpu: {group['vgpu']!r} is not one of mdev, vfio")
 
 
 def ip_of(number: int) -> str:

@@ -585,10 +585,13 @@ def stop(run: PodRun, pod: PodView, node: Node, world: World, api: PodApi) -> No
             continue
         ctx = context(run, container, node, world, api)
         hook = ((container.spec.get("lifecycle") or {}).get("preStop") or {}).get("exec")
-        script = shell.of_argv(hook.get("command") or []) if hook else None
-        for path in script.removes if script else ():
+        command = (hook or {}).get("command") or []
+        script = shell.of_argv(command) or shell.read(" ".join(command))
+        for path in script.removes:
             _remove(ctx, path)
         program = state.mem.get("program")
+        if program is not None and program.hook and script.command:
+            program.hook(ctx, script.command)
         if program is not None and program.stop:
             program.stop(ctx)
         state.up = None

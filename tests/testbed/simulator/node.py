@@ -37,6 +37,10 @@ RUNTIMES = {
 }
 
 
+# Drivers that hand a GPU to virtual machines. Grace has one of its own.
+VFIO = ("vfio-pci", "nvgrace_gpu_vfio_pci")
+
+
 @dataclass
 class Gpu:
     index: int
@@ -44,6 +48,19 @@ class Gpu:
     product: Product
     mig_enabled: bool = False
     instances: list[str] = field(default_factory=list)
+    driver: str = ""  # what /sys/bus/pci/devices/ADDRESS/driver leads to, "" for nothing
+    vfs: int = 0  # virtual functions that are enabled (sriov_numvfs)
+    vgpus: list[str] = field(default_factory=list)  # types of the virtual GPUs that exist on it: A10-12Q
+    cc: str = "off"  # mode of confidential computing: on, off, devtools
+
+    @property
+    def address(self) -> str:
+        return f"0000:{0x17 + self.index:02x}:00.0"
+
+    @property
+    def vfio_driver(self) -> str:
+        """The best VFIO driver for this GPU, as vfio-manage finds it in modules.alias (7.8)."""
+        return VFIO[1] if self.product.name.startswith("NVIDIA GH200") else VFIO[0]
 
     @property
     def address(self) -> str:
@@ -73,6 +90,10 @@ class NodeSpec:
     handler: str = "nvidia"  # what the image of the node calls its runtime handler
     host_toolkit: bool = False  # the image of the node brings the container toolkit, its runtime handler set up
     mig: tuple[str, ...] = ()  # MIG instances that exist already, on every GPU
+    drivers: tuple[str, ...] = ()  # what each GPU is bound to at first, "none" for nothing; one name holds for all
+    iommu: bool = True  # the IOMMU is on: without it no GPU can be bound to a VFIO driver
+    vgpu: str = ""  # how the host driver for virtual machines shows virtual GPUs: mdev, or vfio (SR-IOV without mdev)
+    cc: bool = False  # the CPU can do confidential computing, and the administrator's file for NFD says so
     control_plane: bool = False
     taints: tuple[tuple[tuple[str, str], ...], ...] = ()
     labels: tuple[tuple[str, str], ...] = ()
@@ -119,6 +140,20 @@ OS_NAMES = {
 }
 
 
+def _gpus(spec: NodeSpec) -> list[Gpu]:
+    kinds = ((spec.product, spec.gpus), *spec.others) if spec.product else ()
+    products = [PRODUCTS[name] for name, count in kinds for _one in range(count)]
+    space = uuid.uuid5(uuid.NAMESPACE_DNS, spec.name)
+    usual = "nvidia" if spec.host_driver else "nouveau"
+    drivers = spec.drivers * len(products) if len(spec.drivers) == 1 else spec.drivers or (usual,) * len(products)
+    gpus = [Gpu(i, f"GPU-{uuid.uuid5(space, str(i))}", product) for i, product in enumerate(products)]
+    for gpu, driver in zip(gpus, drivers, strict=True):
+        gpu.driver = "" if driver == "none" else driver
+    for gpu in gpus[: spec.gpus]:
+        gpu.mig_enabled, gpu.instances = bool(spec.mig), list(spec.mig)
+    return gpus
+
+
 class Node:
     """What is true on one host. Steps of pods change it under ``lock``; every change raises ``version``."""
 
@@ -129,13 +164,7 @@ class Node:
         self.version = 0
         self.labels: dict[str, str] = dict(spec.labels)
         self.obj: Object = {}
-        kinds = ((spec.product, spec.gpus), *spec.others) if spec.product else ()
-        products = [PRODUCTS[name] for name, count in kinds for _one in range(count)]
-        space = uuid.uuid5(uuid.NAMESPACE_DNS, spec.name)
-        self.gpus = [Gpu(i, f"GPU-{uuid.uuid5(space, str(i))}", product) for i, product in enumerate(products)]
-        for gpu in self.gpus[: spec.gpus]:
-            if spec.mig:
-                gpu.mig_enabled, gpu.instances = True, list(spec.mig)
+        self.gpus = _gpus(spec)
         self.modules: set[str] = {"overlay", "br_netfilter", "nf_conntrack"}
         if spec.gpus and not spec.host_driver:
             self.modules.add("nouveau")
@@ -143,6 +172,8 @@ class Node:
             self.modules.add("mlx5_core")
         paths = spec.paths
         extra = {"/run/mellanox/drivers/.driver-ready": ""} if spec.mellanox else {}
+        if spec.cc:
+            extra["/etc/kubernetes/node-feature-discovery/features.d/cc"] = "nvidia.com/cc.capable=true\n"
         if spec.subscribed:
             extra |= SUBSCRIPTIONS.get(spec.os_id, {})
         os_release = (
@@ -171,12 +202,21 @@ class Node:
         ] = {}  # resources that the device plugin registered, and how many of each are healthy
         self.healthy: dict[str, int] = {}
         self.mps_ready: set[str] = set()
+        self.hurt: list[str] = []  # pods of virtual machines that a GPU was taken from
+        self._of_the_host()
+
+    def _of_the_host(self) -> None:
+        """What the image of the node brings along."""
+        spec = self.spec
         if spec.host_driver:
             self.load("nvidia", "nvidia_uvm", "nvidia_modeset", version=spec.host_driver)
             self.fs.write(
                 f"{spec.driver_folder}/bin/nvidia-smi" if spec.driver_folder else "/usr/bin/nvidia-smi", "elf"
             )
             self.driver_root = spec.driver_folder
+            if spec.vgpu:
+                self.load("nvidia_vgpu_vfio")
+                self.enable_vfs()
         if spec.own_plugin:
             self.plugin_uid = "the host's own"
             self.offered = {"nvidia.com/gpu": len(self.gpus)}
@@ -215,19 +255,51 @@ class Node:
             self.driver_version = version
         if "nvidia" in modules:
             self.fs.write("/sys/module/nvidia/refcnt", "0\n")
-            for index in range(len(self.gpus)):
-                self.fs.write(f"/dev/nvidia{index}", "")
+            for gpu in self.gpus:
+                gpu.driver = gpu.driver or "nvidia"  # the kernel offers a new driver the devices that have none
+                if gpu.driver == "nvidia":
+                    self.fs.write(f"/dev/nvidia{gpu.index}", "")
             self.fs.write("/dev/nvidiactl", "")
         self.changed()
 
     def unload_driver(self) -> None:
-        self.modules -= {"nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "nvidia_fs", "gdrdrv"}
+        self.modules -= {
+            "nvidia", "nvidia_uvm", "nvidia_modeset", "nvidia_peermem", "nvidia_fs", "nvidia_vgpu_vfio", "gdrdrv",
+        }  # fmt: skip
         self.driver_version = ""
         self.fs.remove("/sys/module/nvidia/refcnt")
         for gpu in self.gpus:  # instances never outlive a reload; the mode does on Ampere (1.17)
             gpu.instances.clear()
+            gpu.vgpus.clear()
+            gpu.vfs = 0
+            gpu.driver = "" if gpu.driver == "nvidia" else gpu.driver
             gpu.mig_enabled = gpu.mig_enabled and gpu.product.mig_needs_reset
         self.changed()
+
+    def unload_nouveau(self) -> None:
+        self.modules.discard("nouveau")
+        for gpu in self.gpus:
+            gpu.driver = "" if gpu.driver == "nouveau" else gpu.driver
+
+    def unbind_vfio(self) -> None:
+        """What ``vfio-manage unbind --all`` does to GPUs that a VFIO driver has."""
+        for gpu in self.gpus:
+            gpu.driver = "" if gpu.driver in VFIO else gpu.driver
+        self.changed()
+
+    def enable_vfs(self) -> None:
+        """Every virtual function of the GPUs that have some (Ampere and later)."""
+        for gpu in self.gpus:
+            if gpu.driver == "nvidia":
+                gpu.vfs = gpu.product.virtual_functions
+        self.changed()
+
+    @property
+    def mdev_parents(self) -> list[Gpu]:
+        """GPUs of which /sys/class/mdev_bus shows something: the GPU itself, or its virtual functions."""
+        if self.spec.vgpu != "mdev" or "nvidia_vgpu_vfio" not in self.modules:
+            return []
+        return [g for g in self.gpus if g.driver == "nvidia" and (g.vfs or not g.product.virtual_functions)]
 
     def write(self, path: str, text: str) -> None:
         if self.fs.write(path, text):

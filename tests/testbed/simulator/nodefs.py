@@ -9,8 +9,9 @@ import posixpath
 from collections.abc import Iterable
 
 BASE_FOLDERS = (
-    "/boot", "/dev/char", "/dev/shm", "/etc", "/home", "/lib", "/opt", "/proc", "/run", "/sys/bus/pci/devices",
-    "/sys/devices/system", "/sys/module/firmware_class/parameters", "/tmp", "/usr/bin", "/usr/lib",
+    "/boot", "/dev/char", "/dev/shm", "/dev/vfio", "/etc", "/home", "/lib/modules", "/opt", "/proc", "/run",
+    "/sys/bus/pci/devices",
+    "/sys/devices/system", "/sys/fs/cgroup", "/sys/module/firmware_class/parameters", "/tmp", "/usr/bin", "/usr/lib",
     "/usr/local", "/usr/src",
     "/var/lib/kubelet/device-plugins", "/var/lib/kubelet/pod-resources", "/var/log",
 )  # fmt: skip

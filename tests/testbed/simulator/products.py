@@ -6,6 +6,7 @@ section 2)."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,6 +41,26 @@ class Product:
     profiles: tuple[Profile, ...] = ()
     slots: int = 8
     mig_needs_reset: bool = False
+
+    @property
+    def pci_name(self) -> str:
+        """The device's name in pci.ids."""
+        return PCI_NAMES[self.device_id]
+
+    @property
+    def virtual_functions(self) -> int:
+        """How many SR-IOV functions it has with the host driver for virtual machines: none before Ampere."""
+        return 16 if self.compute >= (8, 0) else 0
+
+    def vgpu_instances(self, kind: str) -> int:
+        """How many virtual GPUs of a type fit on it, 0 for a type that it does not have: ``A10-12Q`` -> 2."""
+        series, gigabytes = VGPU[self.device_id]
+        found = re.fullmatch(rf"{re.escape(series)}-(\d+)[ABCQ]", kind)
+        return gigabytes // int(found[1]) if found and int(found[1]) else 0
+
+    @property
+    def cc_capable(self) -> bool:
+        return self.compute >= (9, 0)
 
     @property
     def mig_capable(self) -> bool:
@@ -185,6 +206,22 @@ PRODUCTS: dict[str, Product] = {
     "A10": Product("NVIDIA A10", 0x2236, 23028, 72, (8, 6)),
     "V100-SXM2-32GB": Product("Tesla V100-SXM2-32GB", 0x1DB5, 32768, 80, (7, 0)),
 }
+
+# Names in pci.ids, which the sandbox device plugins make resources of.
+PCI_NAMES = {
+    0x1DB5: "GV100GL [Tesla V100 SXM2 32GB]", 0x1EB8: "TU104GL [Tesla T4]", 0x20B0: "GA100 [A100 SXM4 40GB]",
+    0x20B2: "GA100 [A100 SXM4 80GB]", 0x20B5: "GA100 [A100 PCIe 80GB]", 0x20B7: "GA100GL [A30 PCIe]",
+    0x2236: "GA102GL [A10]", 0x2330: "GH100 [H100 SXM5 80GB]", 0x2331: "GH100 [H100 PCIe]",
+    0x2335: "GH100 [H200 SXM 141GB]", 0x2342: "GH100 [GH200 120GB / 480GB]", 0x26B9: "AD102GL [L40S]",
+    0x27B8: "AD104GL [L4]", 0x2901: "GB100 [B200]",
+    0x2BB5: "GB202GL [RTX PRO 6000 Blackwell Server Edition]",
+}  # fmt: skip
+# Series of virtual GPU types and gigabytes that they divide, by device id (gpu-operator.md 7.8).
+VGPU = {
+    0x1DB5: ("V100DX", 32), 0x1EB8: ("T4", 16), 0x20B0: ("A100X", 40), 0x20B2: ("A100DX", 80), 0x20B5: ("A100D", 80),
+    0x20B7: ("A30", 24), 0x2236: ("A10", 24), 0x2330: ("H100XM", 80), 0x2331: ("H100", 80), 0x2335: ("H200X", 141),
+    0x2342: ("GH200", 96), 0x26B9: ("L40S", 48), 0x27B8: ("L4", 24), 0x2901: ("B200X", 180), 0x2BB5: ("DC", 96),
+}  # fmt: skip
 
 
 @lru_cache(maxsize=4096)

@@ -20,11 +20,12 @@ Step = Callable[[Ctx], Up | Done]
 @dataclass(frozen=True)
 class Program:
     """``step`` moves the process on; ``startup`` runs an exec startup probe and says what is wrong; ``stop`` is
-    SIGTERM."""
+    SIGTERM; ``hook`` is what a preStop command runs in the container."""
 
     step: Step
     startup: Callable[[Ctx], str] | None = None
     stop: Callable[[Ctx], None] | None = None
+    hook: Callable[[Ctx, tuple[str, ...]], None] | None = None
 
 
 def _unknown(c: Ctx) -> Up | Done:
@@ -40,6 +41,7 @@ def _tables() -> dict[str, dict[str, Program]]:
     """Program of an image -> name of a command ("" is the image's own) -> what it does."""
     # Here, not above: these modules import Program from this one.
     from . import (
+        cc_manager,
         cuda_toolkit,
         dcgm,
         dcgm_exporter,
@@ -50,13 +52,16 @@ def _tables() -> dict[str, dict[str, Program]]:
         mig_manager,
         mps,
         nfd_pods,
+        sandbox_plugins,
         toolkit,
+        vfio,
+        vgpu,
     )
     from . import shells as _shells
     from . import validator as _validator
 
     return {
-        "driver-manager": {"driver-manager": driver_manager.PROGRAM},
+        "driver-manager": {"driver-manager": driver_manager.PROGRAM, "vfio-manage": vfio.PROGRAM},
         "driver": {"nvidia-driver": driver.PROGRAM},
         "gds": {"nvidia-gds-driver": driver.GDS},
         "gdrcopy": {"nvidia-gdrcopy-driver": driver.GDRCOPY},
@@ -79,6 +84,13 @@ def _tables() -> dict[str, dict[str, Program]]:
         },
         "mig-manager": {"nvidia-mig-manager": mig_manager.PROGRAM, "": mig_manager.PROGRAM},
         "nfd": {"nfd-worker": nfd_pods.WORKER, "nfd-master": nfd_pods.MASTER, "nfd-gc": nfd_pods.GC},
+        "vgpu-manager": {"nvidia-driver": vgpu.MANAGER},
+        "vgpu-device-manager": {"nvidia-k8s-vgpu-dm": vgpu.DEVICE_MANAGER, "": vgpu.DEVICE_MANAGER},
+        "sandbox-device-plugin": {
+            "nvidia-kubevirt-gpu-device-plugin": sandbox_plugins.KUBEVIRT, "": sandbox_plugins.KUBEVIRT,
+        },
+        "kata-sandbox-device-plugin": {"nvidia-sandbox-device-plugin": sandbox_plugins.KATA, "": sandbox_plugins.KATA},
+        "cc-manager": {"k8s-cc-manager": cc_manager.PROGRAM, "": cc_manager.PROGRAM},
         "cuda": {"ln": cuda_toolkit.PROGRAM, "sleep": _shells.WAITER},
         "shell": {"": _shells.WAITER},
     }  # fmt: skip
@@ -93,6 +105,6 @@ def find(c: Ctx) -> Program:
     script = c.script()
     if script is not None:
         argv = list(script.command)
-        if not argv or script.forever:
+        if not argv or (script.forever and argv[0].rsplit("/", 1)[-1] not in known):
             return _tables()["shell"][""]
     return known.get(argv[0].rsplit("/", 1)[-1], UNKNOWN)

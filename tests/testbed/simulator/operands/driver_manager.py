@@ -11,6 +11,7 @@ from functools import partial
 
 from ..context import Crash, Ctx, Done, Object, PodApi, Up, Wait
 from . import Program
+from .vfio import give_back
 
 # Labels of what holds the GPU, paused while the driver is unloaded (5.6, step 4).
 PAUSED = "paused-for-driver-upgrade"
@@ -25,6 +26,9 @@ APPS = {
     "operator-validator": "nvidia-operator-validator", "container-toolkit": "nvidia-container-toolkit-daemonset",
     "device-plugin": "nvidia-device-plugin-daemonset", "gpu-feature-discovery": "gpu-feature-discovery",
     "dcgm-exporter": "nvidia-dcgm-exporter", "dcgm": "nvidia-dcgm", "mig-manager": "nvidia-mig-manager",
+    "sandbox-validator": "nvidia-sandbox-validator",
+    "sandbox-device-plugin": "nvidia-sandbox-device-plugin-daemonset",
+    "vgpu-device-manager": "nvidia-vgpu-device-manager",
 }  # fmt: skip
 
 
@@ -71,11 +75,12 @@ def step(c: Ctx) -> Up | Done:
         if c.world.faults.of(c.node.name, "nouveau"):
             c.node.modules.add("nouveau")  # in use, by the console for example: delete_module answers EAGAIN
         else:
-            c.node.modules.discard("nouveau")
+            c.node.unload_nouveau()
         c.node.fs.remove("/run/nvidia/nvidia-driver.pid")
     elif not same:
         pause = _uninstall(c, labels)
     if not same:
+        give_back(c)
         _wait_for_mofed(c)
     c.node.driver_root = ""
     mine = {key: c.node.labels.get(key, "") for key in (DEPLOY + name for name in (*CLIENTS, "client"))}
@@ -88,7 +93,6 @@ def _start(c: Ctx) -> dict[str, str]:
     name = c.need_env("NODE_NAME", "k8s-driver-manager must know its node")
     c.need_env("OPERATOR_NAMESPACE", "k8s-driver-manager looks for operand pods there")
     c.need_privileged("modules cannot be unloaded")
-    c.need_host_pid("clients of the driver cannot be found")
     c.need_mount("/host", "nvidia-smi of the host cannot be looked for", host="/", propagation="HostToContainer")
     c.need_mount(
         "/run/nvidia", "the driver's root cannot be unmounted", host="/run/nvidia", propagation="Bidirectional"

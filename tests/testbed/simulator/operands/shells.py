@@ -13,8 +13,7 @@ def step(c: Ctx) -> Up | Done:
     script = c.script()
     if script is None:
         return Up()
-    c.follow(script)
-    if script.forever:
+    if c.follow(script) and script.forever:
         return Up()
     return Done()
 

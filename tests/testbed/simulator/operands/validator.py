@@ -1,7 +1,8 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""``nvidia-validator`` (gpu-operator.md 6.1): driver, toolkit, cuda, plugin, and the node-status metrics (6.2)."""
+"""``nvidia-validator`` (gpu-operator.md 6.1): driver, toolkit, cuda, plugin, the checks of sandbox workloads, and the
+node-status metrics (6.2)."""
 
 from __future__ import annotations
 
@@ -10,9 +11,11 @@ from collections.abc import Callable
 from typing import Any
 
 from ..context import VALIDATIONS, ApiError, Crash, Ctx, Done, Object, Up, Wait
+from ..node import VFIO
 from . import Program
 
 RETRY = 5.0
+SANDBOX = ("vfio-pci", "vgpu-manager", "vgpu-devices", "cc-manager")  # these wait, or do not, in their own ways
 PATIENCE = 120.0  # real seconds: on a busy machine the control plane is slow, however fast simulated time goes
 
 
@@ -32,7 +35,8 @@ def step(c: Ctx) -> Up | Done:
         "nvidia-fs": lambda c: _module(c, "nvidia_fs", "nvidia-fs-ready"),
         "gdrcopy": lambda c: _module(c, "gdrdrv", "gdrcopy-ready"),
         "nvidia-peermem": lambda c: _module(c, "nvidia_peermem", "nvidia-peermem-ready"),
-        "mofed": _mofed,
+        "mofed": _mofed, "vfio-pci": _vfio_pci, "vgpu-manager": _vgpu_manager, "vgpu-devices": _vgpu_devices,
+        "cc-manager": _cc_manager,
     }  # fmt: skip
     check = checks.get(component)
     if check is None:
@@ -44,7 +48,7 @@ def step(c: Ctx) -> Up | Done:
     except Crash as crash:
         # WITH_WAIT: the check is tried again inside the process, never a crash. A missing right or mount shows in
         # the log only.
-        if _true(c, "WITH_WAIT") and component != "metrics":
+        if _true(c, "WITH_WAIT") and component != "metrics" and component not in SANDBOX:
             raise Wait(f"command failed, retrying after 5 seconds: {crash.message}", RETRY) from None
         raise
     return result if isinstance(result, Up) else Done()
@@ -275,6 +279,109 @@ def _plugin(c: Ctx) -> None:
     if _true(c, "WITH_WORKLOAD", True):
         _workload(c, "nvidia-device-plugin-validator", "plugin-validation", c.mem["resource"])
     c.write(f"{_out(c)}/plugin-ready", "")
+
+
+# -- sandbox workloads
+
+WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+
+
+def _status(c: Ctx, name: str) -> None:
+    c.write(f"{_out(c)}/{name}", "")
+
+
+def _retry(c: Ctx, words: str, message: str) -> None:
+    """A check that waits inside the process when it may, and fails otherwise."""
+    if _true(c, "WITH_WAIT"):
+        raise Wait(words, RETRY)
+    raise Crash(f"Error: {message}")
+
+
+def _begin(c: Ctx, *stale: str) -> None:
+    """Status files of an earlier container prove nothing now."""
+    if c.container.user != 0:
+        raise Crash(f"mkdir {VALIDATIONS}: permission denied (runAsUser 0 is needed)")
+    c.need_privileged("the host's devices cannot be seen")
+    c.need_mount(_out(c), "the status file must reach the host", host=VALIDATIONS, writable=True)
+    if not c.mem.get("began"):
+        c.mem["began"] = True
+        for name in stale:
+            c.remove(f"{_out(c)}/{name}")
+
+
+def _workload_config(c: Ctx) -> str:
+    """The node's workload: its label, or the default of the environment, or of the program; told in workload-type."""
+    name = c.need_env("NODE_NAME", f"invalid -n <node-name> flag for {c.env['COMPONENT']} validation")
+    path = f"/api/v1/nodes/{name}"
+    node = c.call(f"error getting gpu workload config: unable to get node {name}", lambda api: api.get(path))
+    asked = (node["metadata"].get("labels") or {}).get("nvidia.com/gpu.workload.config")
+    default = c.env.get("DEFAULT_GPU_WORKLOAD_CONFIG", "")
+    found = next((one for one in (asked, default) if one in WORKLOADS), "vm-passthrough")
+    c.write(f"{_out(c)}/workload-type", found + "\n")
+    return str(found)
+
+
+def _vfio_pci(c: Ctx) -> None:
+    _begin(c, "vfio-pci-ready")
+    if _workload_config(c) != "vm-passthrough":
+        return
+    for gpu in c.node.gpus:
+        if gpu.driver not in VFIO:  # no wait loop, whatever WITH_WAIT says
+            raise Crash(
+                "Error: error validating vfio-pci driver installation: device not bound to 'vfio-pci'; "
+                f"device: {gpu.address} driver: '{gpu.driver}'"
+            )
+    _status(c, "vfio-pci-ready")
+
+
+_PROGRAMS = ("usr/bin", "usr/sbin", "bin", "sbin")
+
+
+def _vgpu_manager(c: Ctx) -> None:
+    """nvidia-smi below /host or the driver root that is mounted; then what virtual GPUs are made on, for 5 minutes."""
+    _begin(c, "vgpu-manager-ready", "host-vgpu-manager-ready")
+    if _workload_config(c) != "vm-vgpu":
+        return
+    c.need_mount("/host", "the host's driver cannot be looked for", host="/", propagation="HostToContainer")
+    root = "/run/nvidia/driver"
+    c.need_mount(root, "the driver's root cannot be entered", propagation="HostToContainer")
+    host = c.node.host_driver
+    if not host and not (c.node.driver_loaded and any(c.exists(f"{root}/{p}/nvidia-smi") for p in _PROGRAMS)):
+        missing = f"chroot: failed to run command 'nvidia-smi': No such file or directory (below {root})"
+        _retry(c, f"{missing}; command failed, retrying after 5 seconds", missing)
+    with_vfs = [gpu for gpu in c.node.gpus if gpu.vfs]
+    if not (with_vfs or c.node.mdev_parents):
+        since = c.mem.setdefault("parents", c.world.now())
+        if c.world.now() - since > c.world.scaled(300.0):
+            raise Crash(
+                "Error: error validating vGPU Manager installation: vGPU Manager parent devices not ready: "
+                "context deadline exceeded"
+            )
+        raise Wait("found 0 mdev parent devices", RETRY)
+    _status(c, "host-vgpu-manager-ready" if host else "vgpu-manager-ready")
+
+
+def _vgpu_devices(c: Ctx) -> None:
+    """One mdev device is enough. Virtual GPUs of the SR-IOV kind are no mdev devices, and are not seen (L35)."""
+    _begin(c, "vgpu-devices-ready")
+    if _workload_config(c) != "vm-vgpu":
+        return
+    if c.node.spec.vgpu != "mdev" or not any(gpu.vgpus for gpu in c.node.gpus):
+        _retry(
+            c, "No vGPU devices found, retrying after 5 seconds", "error validating vGPU devices: no vGPU devices found"
+        )
+    _status(c, "vgpu-devices-ready")
+
+
+def _cc_manager(c: Ctx) -> None:
+    _begin(c, "cc-manager-ready")
+    name = c.need_env("NODE_NAME", "the label nvidia.com/cc.capable is read")
+    node = c.call(f"unable to fetch node by name {name}", lambda api: api.get(f"/api/v1/nodes/{name}"))
+    capable = (node["metadata"].get("labels") or {}).get("nvidia.com/cc.capable") == "true"
+    if capable and not c.exists(f"{_out(c)}/.cc-manager-ctr-ready"):
+        missing = f"stat: cannot stat '{_out(c)}/.cc-manager-ctr-ready': No such file or directory"
+        _retry(c, f"{missing}; command failed, retrying after 5 seconds", f"CC Manager is not ready: {missing}")
+    _status(c, "cc-manager-ready")
 
 
 # -- metrics of the node-status-exporter

@@ -47,6 +47,28 @@ def test_each_operating_system_and_kernel_adds_its_driver_image() -> None:
     assert drivers == [f"nvcr.io/nvidia/driver:595-6.8.0-{n}-generic-ubuntu24.04" for n in (60, 71)]
 
 
+MACHINES = {
+    "sandboxWorkloads": {"enabled": True},
+    "vgpuManager": {"enabled": True, "repository": "registry.example.com/vgpu", "version": "580.1"},
+}
+
+
+@pytest.mark.rows("S47", "S48", "INS-12")
+def test_what_gives_gpus_to_virtual_machines_is_in_the_list() -> None:
+    more = set(listed(MACHINES)) - set(listed())
+    assert {image.rsplit("/", 1)[1].partition(":")[0] for image in more} == {
+        "vgpu-manager",
+        "vgpu-device-manager",
+        "kubevirt-gpu-device-plugin",
+    }
+    kata = {**MACHINES, "sandboxWorkloads": {"enabled": True, "mode": "kata"}, "vgpuManager": {}}
+    found = {image.rsplit("/", 1)[1].partition(":")[0] for image in set(listed(kata)) - set(listed())}
+    assert found == {"vgpu-device-manager", "nvidia-sandbox-device-plugin", "k8s-cc-manager"}
+    systems = listed(MACHINES, systems=["ubuntu24.04", "rhel9.6"], image_registry="mirror.example.com")
+    managers = [image for image in systems if "/vgpu-manager:" in image]
+    assert managers == [f"mirror.example.com/vgpu/vgpu-manager:580.1-{system}" for system in ("rhel9", "ubuntu24.04")]
+
+
 @pytest.mark.rows("S47", "INS-12")
 def test_digests_that_the_policy_gives_are_kept() -> None:
     images = listed(WHOLE)

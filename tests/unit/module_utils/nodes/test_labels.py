@@ -158,7 +158,7 @@ def test_a_key_that_the_driver_manager_emptied_is_filled(key: str) -> None:
 def test_keys_of_other_stacks_are_removed(key: str) -> None:
     change = planned({**GPU, key: "true"})
     assert key in change.remove
-    assert "sandbox" in change.reasons[key]
+    assert "virtual machines or DRA" in change.reasons[key]
 
 
 @pytest.mark.rows("NL-04")

@@ -347,6 +347,7 @@ def test_the_row_of_a_node() -> None:
         "name": "n",
         "product": "NVIDIA-H100-80GB-HBM3",
         "models": {},
+        "workload": "container",
         "gpus": 8,
         "driver": "595.91.07",
         "mig": "all-disabled",

@@ -28,6 +28,8 @@ BASE = policy_of(
         "devicePlugin": {"config": {"name": "sharing", "create": True, "default": "a", "data": {"a": "version: v1"}}},
         "dcgmExporter": {"config": {"name": "metrics", "create": True, "data": "DCGM_FI_DEV_GPU_UTIL, gauge, use"}},
         "migManager": {"config": {"name": "layouts", "create": True, "data": {"config.yaml": "version: v1"}}},
+        "sandboxWorkloads": {"enabled": True},
+        "vgpuManager": {"enabled": True, "repository": "registry.example.com", "version": "580.1"},
     }
 )
 NAMES = ("parameters", "repositories", "certificates", "topology", "other")
@@ -52,9 +54,20 @@ CLASSES, METRICS, DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, 
     "state-node-status-exporter",
     "cuda-toolkit",
 )
+VGPU, VGPU_DEVICES, SANDBOX, VFIO, KUBEVIRT, KATA, CC = (
+    "state-vgpu-manager",
+    "state-vgpu-device-manager",
+    "state-sandbox-validation",
+    "state-vfio-manager",
+    "state-sandbox-device-plugin",
+    "state-kata-device-plugin",
+    "state-cc-manager",
+)
+MACHINES = {VGPU, VGPU_DEVICES, SANDBOX, VFIO, KUBEVIRT}
 WITH_GPU = {VALIDATOR, PLUGIN, MPS, DCGM, EXPORTER, GFD, MIG}
-ALL_PODS = {DRIVER, TOOLKIT, STATUS, CUDA, *WITH_GPU}
-VALIDATED = {TOOLKIT, *WITH_GPU}
+ALL_PODS = {DRIVER, TOOLKIT, STATUS, CUDA, *WITH_GPU, *MACHINES}
+NOT_ROLLED = {DRIVER, VGPU, VFIO}
+VALIDATED = {TOOLKIT, *WITH_GPU, VGPU_DEVICES, SANDBOX, KUBEVIRT}
 WITH_CONFIG = {PLUGIN, MPS, GFD}
 
 COMPONENTS = {
@@ -66,6 +79,12 @@ COMPONENTS = {
     "gfd": {GFD},
     "mig_manager": {MIG},
     "node_status_exporter": {STATUS},
+    "vgpu_manager": {VGPU},
+    "vgpu_device_manager": {VGPU_DEVICES},
+    "vfio_manager": {VFIO},
+    "sandbox_device_plugin": {KUBEVIRT},
+    "kata_sandbox_device_plugin": {KATA},
+    "cc_manager": {CC},
 }
 IMAGE = {
     "repository": "registry.local/mirror",
@@ -93,6 +112,8 @@ def of_components() -> Effects:
             made[f"{name}.image.{key}"] = (value, operands | ({GFD} if name == "device_plugin" else set()))
     for key, value in IMAGE.items():
         made[f"driver.manager.image.{key}"] = (value, {DRIVER})
+        made[f"vgpu_manager.driver_manager.image.{key}"] = (value, {VGPU})
+        made[f"vfio_manager.driver_manager.image.{key}"] = (value, {VFIO})
         made[f"gds.image.{key}"] = (value, {DRIVER})
         made[f"gdrcopy.image.{key}"] = (value, {DRIVER})
         made[f"validator.image.{key}"] = (value, VALIDATED)
@@ -111,27 +132,30 @@ EFFECTS: Effects = {
     "daemonsets.annotations": ({"note": "a"}, ALL_PODS),
     "daemonsets.tolerations": (({"operator": "Exists"},), ALL_PODS),
     "daemonsets.priority_class_name": ("high", ALL_PODS),
-    "daemonsets.update_strategy": ("OnDelete", ALL_PODS - {DRIVER}),
-    "daemonsets.max_unavailable": ("30%", ALL_PODS - {DRIVER}),
+    "daemonsets.update_strategy": ("OnDelete", ALL_PODS - NOT_ROLLED),
+    "daemonsets.max_unavailable": ("30%", ALL_PODS - NOT_ROLLED),
     "daemonsets.pod_security_context": ({"runAsNonRoot": False}, ALL_PODS),
     **{f"cuda_toolkit.image.{key}": (value, {CUDA}) for key, value in IMAGE.items()},
     "cuda_toolkit.cuda": ("13.0", {CUDA}),
     "cuda_toolkit.install_dir": ("/data/cuda", {CUDA}),
     "cuda_toolkit.resources": (RESOURCES, {CUDA}),
     "daemonsets.container_resources": ({"nvidia-dcgm-exporter": RESOURCES}, {EXPORTER}),
-    "host_paths.root_fs": ("/host-root", {DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MIG, STATUS}),
-    "host_paths.driver_install_dir": ("/opt/driver", {TOOLKIT, VALIDATOR, PLUGIN, MIG}),
-    "host_paths.kubelet_root_dir": ("/data/kubelet", {EXPORTER, PLUGIN}),
+    "host_paths.root_fs": ("/host-root", {DRIVER, TOOLKIT, VALIDATOR, PLUGIN, MIG, STATUS, *MACHINES} - {KUBEVIRT}),
+    "host_paths.driver_install_dir": ("/opt/driver", {TOOLKIT, VALIDATOR, PLUGIN, MIG, VGPU_DEVICES, SANDBOX}),
+    "host_paths.kubelet_root_dir": ("/data/kubelet", {EXPORTER, PLUGIN, KUBEVIRT}),
     "validator.resources": (RESOURCES, VALIDATED),
-    "validator.args": (("sleep 1",), {VALIDATOR}),
-    "validator.env": (ENV, {VALIDATOR}),
-    "validator.host_network": (True, {VALIDATOR}),
+    "validator.args": (("sleep 1",), {VALIDATOR, SANDBOX}),
+    "validator.env": (ENV, {VALIDATOR, SANDBOX}),
+    "validator.host_network": (True, {VALIDATOR, SANDBOX}),
     "validator.plugin_env": (ENV, {VALIDATOR}),
     "validator.cuda_env": (ENV, {VALIDATOR}),
     "validator.driver_env": (ENV, {VALIDATOR, TOOLKIT}),
-    "validator.toolkit_env": (ENV, VALIDATED - {TOOLKIT}),
+    "validator.toolkit_env": (ENV, WITH_GPU),
+    "validator.vfio_pci_env": (ENV, {SANDBOX}),
+    "validator.vgpu_manager_env": (ENV, {SANDBOX}),
+    "validator.vgpu_devices_env": (ENV, {SANDBOX}),
     "driver.enabled": (False, {DRIVER}),
-    "driver.use_nvidia_driver_crd": (True, {DRIVER}),
+    "driver.use_nvidia_driver_crd": (True, {DRIVER, VGPU}),
     "driver.manager.env": (ENV, {DRIVER}),
     "driver.kernel_module_type": ("auto", {DRIVER}),
     "driver.use_precompiled": (True, {DRIVER}),
@@ -183,6 +207,21 @@ EFFECTS: Effects = {
     "gds.env": (ENV, {DRIVER}),
     "gdrcopy.enabled": (False, {DRIVER, PLUGIN}),
     "gdrcopy.env": (ENV, {DRIVER}),
+    "sandbox_workloads.enabled": (False, MACHINES),
+    "sandbox_workloads.default_workload": ("vm-vgpu", {SANDBOX}),
+    "sandbox_workloads.mode": ("kata", {SANDBOX, KUBEVIRT, KATA, CC}),
+    "vgpu_manager.enabled": (False, {VGPU}),
+    "vgpu_manager.driver_manager.env": (ENV, {VGPU}),
+    "vgpu_manager.kernel_module_config": ("parameters", {VGPU}),
+    "vgpu_device_manager.enabled": (False, {VGPU_DEVICES}),
+    "vgpu_device_manager.config.name": ("other", {VGPU_DEVICES}),
+    "vgpu_device_manager.config.default": ("A10-4C", {VGPU_DEVICES}),
+    "vfio_manager.enabled": (False, {VFIO}),
+    "vfio_manager.driver_manager.env": (ENV, {VFIO}),
+    "sandbox_device_plugin.enabled": (False, {KUBEVIRT}),
+    "kata_sandbox_device_plugin.enabled": (False, {KATA}),
+    "cc_manager.enabled": (False, {CC, SANDBOX}),
+    "cc_manager.default_mode": ("devtools", {CC}),
     "mig_strategy": ("mixed", {PLUGIN, MPS, GFD, VALIDATOR}),
     "cdi_enabled": (False, {CLASSES, TOOLKIT, PLUGIN, MIG}),
     "nri_enabled": (True, {CLASSES, TOOLKIT, *WITH_GPU}),
@@ -198,6 +237,7 @@ ELSEWHERE = {
     "driver.licensing.config_map_name": "the Secret wins",
     "mig_manager.config.default": "a label of nodes",
     "mig_manager.gpu_clients_config.default": "has no meaning",
+    "vgpu_device_manager.config.data": "values have no such key",
     "mig_manager.gpu_clients_config.data": "needs a name",
     "dcgm_exporter.config.default": "has no meaning",
     "dcgm_exporter.hpc_job_mapping_directory": "needs hpc_job_mapping",
@@ -227,7 +267,8 @@ def operands_that_differ(before: Policy, after: Policy, facts: ClusterFacts = FA
 @pytest.mark.parametrize("path", EFFECTS)
 def test_one_change_touches_what_it_is_about_and_nothing_else(path: str) -> None:
     value, operands = EFFECTS[path]
-    assert operands_that_differ(BASE, changed(BASE, path, value)) == operands
+    base = changed(BASE, "sandbox_workloads.mode", "kata") if path.startswith(("kata_", "cc_")) else BASE
+    assert operands_that_differ(base, changed(base, path, value)) == operands
 
 
 @pytest.mark.parametrize("path", [path for path in ELSEWHERE if path != "nfd"])
@@ -289,6 +330,7 @@ def test_every_key_of_the_model_is_in_one_of_the_two_tables() -> None:
         ("mig_manager.config", "layouts", {MIG}),
         ("mig_manager.gpu_clients_config", "clients", {MIG}),
         ("driver.kernel_module_config", "parameters", {DRIVER}),
+        ("vgpu_device_manager.config", "vgpus", {VGPU_DEVICES}),
     ],
 )
 def test_a_changed_config_of_the_user_rolls_the_pods_that_read_it(path: str, name: str, operands: set[str]) -> None:

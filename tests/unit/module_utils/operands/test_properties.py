@@ -125,7 +125,7 @@ def test_selectors_find_the_pods_and_services_find_their_port(policy: Policy, fa
             labels = obj["spec"]["template"]["metadata"]["labels"]
             assert obj["spec"]["selector"]["matchLabels"].items() <= labels.items()
             assert "app.kubernetes.io/managed-by" not in labels
-    by_app = {o["spec"]["selector"]["matchLabels"]["app"]: o for o in objects if o["kind"] == "DaemonSet"}
+    by_app = {o["spec"]["template"]["metadata"]["labels"]["app"]: o for o in objects if o["kind"] == "DaemonSet"}
     for obj in objects:
         pods_of = by_app.get(obj["spec"]["selector"].get("app")) if obj["kind"] == "Service" else None
         if pods_of:

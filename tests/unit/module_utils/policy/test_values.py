@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._matrix import LATEST, RELEASES
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._images import reference
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import load, merge
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._model import NamedConfig, SandboxWorkloads
 
 FIXTURES = Path(__file__).resolve().parents[3] / "fixtures"
 VALUES = FIXTURES / "values"
@@ -328,7 +330,7 @@ def test_a_version_of_the_operator_is_answered_with_the_option_that_chooses_one(
 
 @pytest.mark.parametrize(
     "path",
-    ["sandboxWorkloads.enabled", "gpuCluster.deployCR", "driver.nvidiaDriverCRD.enabled", "platform.openshift"],
+    ["gpuCluster.deployCR", "driver.nvidiaDriverCRD.enabled", "platform.openshift"],
 )
 def test_what_is_not_supported_yet_is_refused_when_switched_on_and_told_when_left_off(path: str) -> None:
     first, second = path.split(".", 1)
@@ -342,24 +344,82 @@ def test_what_is_not_supported_yet_is_refused_when_switched_on_and_told_when_lef
     assert {finding[0] for finding in told({first: off}).values()} == {"info"}
 
 
+VGPU = {"enabled": True, "repository": "registry.example.com", "version": "580.1"}
+
+
+@pytest.mark.rows("S48", "SBX-01", "INS-01")
+def test_what_gives_gpus_to_virtual_machines_is_read() -> None:
+    policy = good(
+        {
+            "sandboxWorkloads": {"enabled": True, "defaultWorkload": "vm-passthrough", "mode": "kata"},
+            "vgpuDeviceManager": {"config": {"name": "vgpus", "default": "A10-4C"}},
+            "vfioManager": {"driverManager": {"version": "v9", "env": [{"name": "A", "value": "b"}]}},
+            "ccManager": {"defaultMode": "devtools"},
+            "validator": {"vfioPCI": {"env": [{"name": "A", "value": "b"}]}},
+        }
+    )
+    assert policy.sandbox_workloads == SandboxWorkloads(True, "vm-passthrough", "kata")
+    assert policy.vgpu_device_manager.config == NamedConfig("vgpus", "A10-4C")
+    assert policy.vfio_manager.driver_manager.image.version == "v9"
+    assert policy.vfio_manager.driver_manager.env == ({"name": "A", "value": "b"},)
+    assert policy.cc_manager.default_mode == "devtools"
+    assert policy.validator.vfio_pci_env == ({"name": "A", "value": "b"},)
+    on = ("vgpu_device_manager", "vfio_manager", "sandbox_device_plugin", "kata_sandbox_device_plugin", "cc_manager")
+    assert all(getattr(policy, name).enabled for name in on)
+    assert not policy.vgpu_manager.enabled
+
+
+@pytest.mark.rows("S48", "SBX-01")
+@pytest.mark.parametrize(
+    ("values", "path", "words"),
+    [
+        ({"vgpuManager": {"enabled": True}}, "vgpuManager", "NVIDIA publishes none"),
+        ({"vgpuManager": {**VGPU, "version": ""}}, "vgpuManager", "names its image only in part"),
+        ({"sandboxWorkloads": {"defaultWorkload": "vm-vgpu", "mode": "kata"}}, "sandboxWorkloads.defaultWorkload",
+         "whole GPUs only"),
+        ({"sandboxWorkloads": {"defaultWorkload": "vm"}}, "sandboxWorkloads.defaultWorkload", "vm-passthrough"),
+        ({"sandboxWorkloads": {"mode": "virsh"}}, "sandboxWorkloads.mode", "kubevirt"),
+        ({"ccManager": {"defaultMode": "maybe"}}, "ccManager.defaultMode", "devtools"),
+    ],
+)  # fmt: skip
+def test_what_cannot_give_gpus_to_virtual_machines_is_refused(values: Any, path: str, words: str) -> None:
+    given = {**values, "sandboxWorkloads": {"enabled": True, **values.get("sandboxWorkloads", {})}}
+    policy, findings = load(given)
+    assert policy is None
+    (error,) = [f for f in findings if f.severity == "error"]
+    assert error.path == path
+    assert words in error.sentence()
+
+
+@pytest.mark.rows("S48")
+def test_an_image_of_the_vgpu_manager_alone_is_used_as_it_is() -> None:
+    on = {"sandboxWorkloads": {"enabled": True}}
+    policy = good({**on, "vgpuManager": {"enabled": True, "image": "registry.example.com/vgpu:1"}})
+    assert reference(policy.vgpu_manager.image) == "registry.example.com/vgpu:1"
+
+
+@pytest.mark.rows("S48")
 @pytest.mark.parametrize(
     ("values", "path"),
     [
-        ({"vfioManager": {"version": "v9"}}, "vfioManager"),
-        ({"vgpuManager": {"enabled": True}}, "vgpuManager"),
-        ({"ccManager": {"defaultMode": "devtools"}}, "ccManager"),
-        ({"validator": {"vfioPCI": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vfioPCI.env"),
-        ({"validator": {"vgpuManager": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vgpuManager.env"),
-        ({"validator": {"vgpuDevices": {"env": [{"name": "A", "value": "b"}]}}}, "validator.vgpuDevices.env"),
+        ({"vgpuManager": {"enabled": True}}, "vgpuManager.enabled"),
+        ({"sandboxWorkloads": {"defaultWorkload": "vm-vgpu"}}, "sandboxWorkloads.defaultWorkload"),
+        ({"sandboxWorkloads": {"enabled": True, "mode": "kata"}, "vgpuManager": VGPU}, "vgpuManager.enabled"),
     ],
 )
-def test_changed_settings_of_parts_that_are_off_are_told(values: Any, path: str) -> None:
-    (finding,) = load(values)[1]
-    assert (finding.severity, finding.path) == ("info", path)
-    assert "was changed and has no effect" in finding.detail
-    policy, findings = load({**values, "sandboxWorkloads": {"enabled": True}})
+def test_settings_of_virtual_machines_that_lead_nowhere_are_told(values: Any, path: str) -> None:
+    assert [(f.severity, f.path) for f in load(values)[1]] == [("warning", path)]
+
+
+@pytest.mark.rows("S48")
+def test_a_release_without_the_image_of_a_part_that_is_on_is_refused() -> None:
+    assert load({}, release="v25.3.4")[0] is not None
+    policy, findings = load({"sandboxWorkloads": {"enabled": True}}, release="v25.3.4")
     assert policy is None
-    assert [f.path for f in findings if f.severity == "error"] == ["sandboxWorkloads.enabled"]
+    missing = {f.path for f in findings if f.severity == "error" and "is not known here" in f.detail}
+    assert missing == {"vgpuDeviceManager", "vfioManager", "sandboxDevicePlugin"}
+    kata = load({"sandboxWorkloads": {"enabled": True, "mode": "kata"}}, release="v25.10.1")[1]
+    assert {f.path for f in kata if f.severity == "error"} == {"vfioManager", "kataSandboxDevicePlugin"}
 
 
 @pytest.mark.rows("IMG-04")

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._matrix import RELEASES
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._policy._load import load
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._rights import account_rules
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._reconciler._run import makeable
 
 
 def of(rules: list[dict[str, Any]], plural: str) -> dict[str, list[str]]:
@@ -48,3 +51,30 @@ def test_what_roles_of_the_policy_grant_by_url_is_held_too() -> None:
     ]
     assert of([rule for rule in wide if "resources" in rule], "nodes/metrics") == {"": ["get"]}
     assert not [rule for rule in here if "nonResourceURLs" in rule]
+
+
+@pytest.mark.rows("S42", "S48")
+@pytest.mark.parametrize("release", RELEASES)
+def test_operands_of_virtual_machines_can_be_switched_on_without_new_rights(release: str) -> None:
+    policy, _findings = load({}, release=release)
+    assert policy is not None
+    objects = makeable(policy, "gpu-operator")
+    roles = {made["metadata"]["name"]: made["rules"] for made in objects if made["kind"] == "ClusterRole"}
+    machines = {
+        "nvidia-vgpu-manager",
+        "nvidia-vgpu-device-manager",
+        "nvidia-sandbox-validator",
+        "nvidia-vfio-manager",
+        "nvidia-sandbox-device-plugin",
+        "nvidia-kata-sandbox-device-plugin",
+        "nvidia-cc-manager",
+    }
+    assert machines <= set(roles)
+    wide, _here = account_rules(objects)
+    held = {
+        (resource, verb) for rule in wide if "resourceNames" not in rule for resource in rule.get("resources", [])
+        for verb in rule["verbs"]
+    }  # fmt: skip
+    for name in machines:
+        asked = {(what, verb) for rule in roles[name] for what in rule["resources"] for verb in rule["verbs"]}
+        assert asked <= held, name

@@ -278,6 +278,9 @@ class Account:
 
     def put(self, path: str, body: Object) -> Object:
         resource = self._judge("PUT", path)[0]
+        if resource == "nodes":
+            self.lab.set_labels(body["metadata"]["labels"])
+            return self.lab.node_object
         self._store(resource, copy.deepcopy(body))
         return body
 

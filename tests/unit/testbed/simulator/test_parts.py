@@ -155,6 +155,8 @@ def test_the_fleets_that_come_along() -> None:
         "models",
         "preinstalled",
         "runtimes",
+        "sandbox",
+        "sandbox-own",
         "single",
     }
     default = fleet.load("default")
@@ -191,6 +193,9 @@ def test_nodes_have_no_label_of_nfd_or_nvidia_at_first_but_what_the_fleet_says()
         ("{name: a, product: T4, gpus: 1, others: {X1: 1}}", "others: 'X1' is not one of"),
         ("{name: a, others: {T4: 1}}", "gpus of a product, which are missing"),
         ("{name: a, runtime: 'rkt://1'}", "'rkt' is not one of"),
+        ("{name: a, product: T4, gpus: 3, drivers: [nvidia, none]}", "drivers: 2 names for 3 GPUs"),
+        ("{name: a, product: T4, gpus: 1, drivers: uio}", "drivers: 'uio' is not one of"),
+        ("{name: a, product: T4, gpus: 1, vgpu: sriov}", "vgpu: 'sriov' is not one of"),
     ],
 )
 def test_a_fleet_that_cannot_be_is_refused_with_group_and_key(row: str, words: str, tmp_path: Path) -> None:
