@@ -161,9 +161,7 @@ def _plan_key(draft: Draft, key: str, reason: str) -> None:
         draft.put(key, "true", reason)
 
 
-def _plan_workload(
-    policy: Policy, draft: Draft, busy: Sequence[str], machines: Sequence[str], hides: bool
-) -> str:
+def _plan_workload(policy: Policy, draft: Draft, busy: Sequence[str], machines: Sequence[str], hides: bool) -> str:
     """What the node is to serve: what is wanted, or what it serves now while that cannot change."""
     _judge_workload(policy, draft)
     labels = draft.labels.values

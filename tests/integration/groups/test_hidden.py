@@ -31,7 +31,7 @@ def group(node: str, *hidden: str) -> dict[str, Any]:
 
 GROUPS = [
     group("gpu-uuid", gpu_of("gpu-uuid", 2)),
-    group("gpu-pci", "00000000:28:00.0"),
+    group("gpu-pci", "00000000:1a:00.0"),
     group("gpu-model", "Tesla T4"),
 ]
 
@@ -76,7 +76,7 @@ def test_hidden_gpus_are_neither_offered_nor_counted_and_come_back_when_they_are
     assert (shown(fleet), offered(hidden)) == (FEWER, FEWER)
     assert counts(fleet) == {name: str(count) for name, count in FEWER.items()}
     listed = fleet.get("ConfigMap", CONFIG)["data"]["list"].splitlines()
-    assert listed == ["gpu-model Tesla T4", "gpu-pci 0000:28:00.0", f"gpu-uuid {gpu_of('gpu-uuid', 2)}"]
+    assert listed == ["gpu-model Tesla T4", "gpu-pci 0000:1a:00.0", f"gpu-uuid {gpu_of('gpu-uuid', 2)}"]
     # The MIG manager partitions all GPUs of a node, so it stays away from one that hides some.
     managers = {p["spec"]["nodeName"] for p in fleet.get("Pod") if p["metadata"]["labels"].get("app") == MIG}
     assert managers == {"gpu-plain"}

@@ -62,10 +62,6 @@ class Gpu:
         """The best VFIO driver for this GPU, as vfio-manage finds it in modules.alias (7.8)."""
         return VFIO[1] if self.product.name.startswith("NVIDIA GH200") else VFIO[0]
 
-    @property
-    def address(self) -> str:
-        return f"0000:{0x10 + 8 * self.index:02x}:00.0"
-
 
 @dataclass(frozen=True)
 class NodeSpec:

@@ -123,7 +123,6 @@ def pod(name: str, resource: str, node: str = "gpu-0", namespace: str = "team", 
         (VGPUS, "", {"enabled": False}),
         (KATA, "container", {"mode": "kata"}),
     ],
-    ids=str,
 )
 def test_a_node_keeps_its_workload_while_pods_hold_its_gpus(before: set[str], label: str, sandbox: Any) -> None:
     labels = {**on(before), **({CONFIG: label} if label else {})}
@@ -185,3 +184,14 @@ def test_what_a_person_set_for_an_operand_comes_back_with_its_workload() -> None
     back, _notes = planned(moved, annotations=notes).applied(NodeFacts("gpu-0", moved, notes))
     assert back[DEPLOY + "dcgm"] == "false"
     assert not {key for key in OTHER_KEYS if key in back}
+
+
+@pytest.mark.rows("P099", "S48")
+def test_a_node_that_hides_gpus_serves_containers() -> None:
+    """The VFIO manager and the vGPU manager take all GPUs of a node, those too that its host needs."""
+    labels = {CONFIG: "vm-passthrough", **on(PASSTHROUGH)}
+    (finding,) = [f for f in planned(labels, hides=True).findings if f.id == "nodes.workload-hidden"]
+    assert finding.detail.startswith("hides GPUs, and cannot serve vm-passthrough")
+    assert served(labels, hides=True) == {*CONTAINER_KEYS}
+    # Machines that run there keep what they have.
+    assert served(labels, hides=True, machines=["team/machine"]) == PASSTHROUGH
