@@ -64,7 +64,10 @@ def offset(log: Path) -> int:
 def requests(log: Path, user: str | None = None, since: int = 0) -> Iterator[Request]:
     """The requests in the log behind the offset ``since``, of one user or of all. A watch counts once, at its end."""
     with log.open("rb") as file:
-        file.seek(since)
+        if since:
+            # The line that was on its way to the file at that time is of a request before.
+            file.seek(since - 1)
+            file.readline()
         for line in file:
             # The last line may still be on its way to the file.
             if not line.endswith(b"\n"):

@@ -106,3 +106,17 @@ def test_line_that_is_still_written_is_left_for_the_next_reading(log: Path) -> N
         file.write('{"stage": "ResponseComp')
 
     assert [write.verb for write in audit.writes(log, "me")] == ["create"]
+
+
+@pytest.mark.parametrize("cut", [0, 1, 40])
+def test_a_line_that_was_on_its_way_at_the_offset_is_of_before(log: Path, cut: int) -> None:
+    """``cut``: how many bytes of the line before were in the file already."""
+    fill(log, event("create"))
+    whole = json.dumps(event("patch")) + "\n"
+    with log.open("a") as file:
+        file.write(whole[:cut])
+    since = audit.offset(log)
+    with log.open("a") as file:
+        file.write(whole[cut:])
+    fill(log, event("delete"))
+    assert [write.verb for write in audit.writes(log, "me", since)] == (["delete"] if cut else ["patch", "delete"])
