@@ -123,7 +123,6 @@ def pod(name: str, resource: str, node: str = "gpu-0", namespace: str = "team", 
         (VGPUS, "", {"enabled": False}),
         (KATA, "container", {"mode": "kata"}),
     ],
-    ids=str,
 )
 def test_a_node_keeps_its_workload_while_pods_hold_its_gpus(before: set[str], label: str, sandbox: Any) -> None:
     labels = {**on(before), **({CONFIG: label} if label else {})}

@@ -67,7 +67,6 @@ def names(one: Any) -> set[str]:
         (policy(vfioManager={"enabled": False}), {VALIDATOR, VGPU_DEVICES, VGPU_MANAGER, KUBEVIRT}),
         (policy(vgpuDeviceManager={"enabled": False}), {VALIDATOR, VFIO, VGPU_MANAGER, KUBEVIRT}),
     ],
-    ids=str,
 )  # fmt: skip
 def test_what_runs_is_what_the_policy_wants(one: Any, found: set[str]) -> None:
     assert names(one) == found
