@@ -59,7 +59,16 @@ OTHER_KEYS = tuple(
     )
 )
 # Written by operands while they run: nobody else's once the operands are gone.
-OPERAND_KEYS = (MIG_STATE, "nvidia.com/gpu-driver-upgrade-state", DEPLOY + "nvsm")
+OPERAND_KEYS = (
+    MIG_STATE,
+    "nvidia.com/vgpu.config.state",
+    "nvidia.com/cc.mode.state",
+    "nvidia.com/cc.ready.state",
+    "nvidia.com/gpu-driver-upgrade-state",
+    DEPLOY + "nvsm",
+)
+# Values of deploy labels while the managers of MIG, vGPUs and confidential computing change GPUs.
+PAUSES = ("paused-for-mig-change", "paused-for-vgpu-change", "paused-for-cc-mode-change")
 
 # Families that NVIDIA's MIG guide lists; products are the names that GPU feature discovery writes.
 _MIG_PRODUCT = re.compile(
@@ -97,10 +106,10 @@ def has_mig_devices(labels: Mapping[str, str]) -> bool:
 
 
 def serves(labels: Mapping[str, str], plugin: str = DEPLOY + "device-plugin") -> bool:
-    """Whether a device plugin is to run on the node, now or as soon as the MIG manager is done."""
-    return labels.get(plugin) in ("true", "paused-for-mig-change")
+    """Whether a device plugin is to run on the node, now or as soon as a manager is done that paused it."""
+    return labels.get(plugin) in ("true", *PAUSES)
 
 
 def transient(value: str) -> bool:
     """A value of a deploy label that an operand gave it while it worked, not a person."""
-    return value in ("", "pre-installed", "paused-for-mig-change") or value.endswith("paused-for-driver-upgrade")
+    return value in ("", "pre-installed", *PAUSES) or value.endswith("paused-for-driver-upgrade")

@@ -28,45 +28,62 @@ from ansible_collections.gpufleet.nvidia.tests.integration.sandbox.machines impo
 
 
 class Case(NamedTuple):
-    """``node``: where; ``control``: what the simulator is told; ``values``: the policy; ``label``: what a person has
-    written on the node beside; ``parts``: what is read, in this order; ``missing``: the status file that is not there;
-    ``offers``: what the node has once the fault is mended."""
+    """``control``: what the simulator is told of the node; ``label``: what a person has written on it; ``parts``: what
+    is read, in this order; ``missing``: the status file that is not there; ``again``: the operand whose pod does its
+    work anew once the fault is mended, as after a reboot; ``offers``: what the node has then."""
 
-    node: str
     control: dict[str, Any]
-    values: dict[str, Any]
     label: str
     parts: tuple[str, ...]
     missing: str
+    again: str
     offers: dict[str, str]
 
 
-CASES = {
-    "no IOMMU": Case(
-        PASS, {"no_iommu": True}, KUBEVIRT, "",
-        ("sandbox validator failed: ", "device not bound to 'vfio-pci'; device: 0000:17:00.0 driver: ''", "IOMMU"),
-        "vfio-pci-ready", {H100: "2"},
+VFIO, MANAGER = "nvidia-vfio-manager", "nvidia-vgpu-manager-daemonset"
+UNBOUND = "sandbox validator failed: GPUs of the node are not bound to vfio-pci (vfio-pci-validation: "
+NEXT = "See the log of the VFIO manager's pod there"
+ROUNDS: dict[str, tuple[dict[str, Any], dict[str, Case]]] = {
+    "hosts that are not set up": (
+        KUBEVIRT,
+        {
+            PASS: Case(
+                {"no_iommu": True}, "", (UNBOUND, "device: 0000:17:00.0 driver: ''", NEXT, "IOMMU"), "vfio-pci-ready",
+                VFIO, {H100: "2"},
+            ),
+            VGPU: Case(
+                {"no_vfs": True}, "",
+                ("sandbox validator failed: the vGPU manager does not work on the node, or none of its GPUs can be cut",
+                 "vgpu-manager-validation", "SR-IOV"),
+                "vgpu-manager-ready", MANAGER, {A10_HALF: "2"},
+            ),
+        },
     ),
-    "a GPU that its driver holds": Case(
-        PASS, {"vfio_held": [1], "nouveau": True}, KUBEVIRT, "",
-        ("sandbox validator failed: ", "device: 0000:18:00.0 driver: 'nouveau'"), "vfio-pci-ready", {H100: "2"},
+    "a GPU that its driver holds, and a set of vGPUs that there is not": (
+        KUBEVIRT,
+        {
+            PASS: Case(
+                {"vfio_held": [1], "nouveau": True}, "",
+                ("sandbox validator failed: ", "device: 0000:18:00.0 driver: "), "vfio-pci-ready", VFIO,
+                {H100: "2"},
+            ),
+            VGPU: Case(
+                {}, "nvidia.com/vgpu.config=none-such",
+                ("sandbox validator failed: there are no vGPUs on the node", "See the log of the vGPU device manager's",
+                 "nvidia.com/vgpu.config"),
+                "vgpu-devices-ready", "", {A10_HALF: "2"},
+            ),
+        },
     ),
-    "no virtual functions": Case(
-        VGPU, {"no_vfs": True}, KUBEVIRT, "",
-        ("sandbox validator failed: ", "parent devices not ready"), "vgpu-manager-ready", {A10_HALF: "2"},
-    ),
-    "no such set of vGPUs": Case(
-        VGPU, {}, KUBEVIRT, "nvidia.com/vgpu.config=none-such", ("none-such",), "vgpu-devices-ready", {A10_HALF: "2"},
-    ),
-    "a manager of confidential computing that ends": Case(
-        CC, {"crash": {"nvidia-cc-manager": "GPU 0000:17:00.0 did not boot"}}, KATA, "",
-        ("confidential computing manager failed: ", "GPU 0000:17:00.0 did not boot"), "cc-manager-ready",
-        {"nvidia.com/pgpu": "1"},
-    ),
-    "a vGPU manager that is in no registry": Case(
-        VGPU, {}, {**KUBEVIRT, "vgpuManager": {**KUBEVIRT["vgpuManager"], "version": "9.9"}}, "",
-        ("vGPU manager failed: ", "registry.example.com/nvidia/vgpu-manager:9.9-ubuntu24.04"), "vgpu-manager-ready",
-        {A10_HALF: "2"},
+    "a manager of confidential computing that ends": (
+        KATA,
+        {
+            CC: Case(
+                {"crash": {"nvidia-cc-manager": "GPU 0000:17:00.0 did not boot"}}, "",
+                ("confidential computing manager failed: ", "GPU 0000:17:00.0 did not boot", "kubectl logs"),
+                "cc-manager-ready", "nvidia-cc-manager", {"nvidia.com/pgpu": "1"},
+            ),
+        },
     ),
 }  # fmt: skip
 
@@ -77,28 +94,45 @@ def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.rows("VAL-09", "VAL-10", "S01", "S48", "P132")
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", ROUNDS)
 def test_a_check_fails_for_its_own_reason_and_passes_once_that_is_mended(vms: Any, name: str) -> None:
-    case = CASES[name]
+    values, cases = ROUNDS[name]
     vms.empty()
-    serve(vms, **{case.node.replace("-", "_"): "vm-vgpu" if case.node == VGPU else "vm-passthrough"})
-    vms.control(nodes={case.node: case.control})
-    if case.label:
-        vms.kubectl("label", "node", case.node, case.label, user="admin")
-    failed = vms.stack(case.values, stage_timeout=25, timeout=60, max_failed_nodes=1)
-    told = row(failed, case.node)
-    assert not told["ready"]
-    sentence = plain(told["trouble"])
-    assert re.search(".*".join(re.escape(part) for part in case.parts), sentence), sentence
-    assert case.missing not in host(vms, case.node)[0]
-    assert offers(vms, case.node) == {}
+    for node in cases:
+        serve(vms, **{node.replace("-", "_"): "vm-vgpu" if node == VGPU else "vm-passthrough"})
+    vms.control(nodes={node: case.control for node, case in cases.items() if case.control})
+    for node, case in cases.items():
+        if case.label:
+            vms.kubectl("label", "node", node, case.label, user="admin")
+    failed = vms.stack(values, stage_timeout=30, max_failed_nodes=len(cases))
     # The other nodes are none the worse for it.
-    assert {one["name"] for one in failed["found"]["nodes"] if not one["ready"]} == {case.node}
+    assert {one["name"] for one in failed["found"]["nodes"] if not one["ready"]} == set(cases)
+    for node, case in cases.items():
+        sentence = plain(row(failed, node)["trouble"])
+        assert re.search(".*".join(re.escape(part) for part in case.parts), sentence), sentence
+        assert case.missing not in host(vms, node)[0]
+        assert offers(vms, node) == {}
     vms.control()
-    if case.label:
-        vms.kubectl("label", "node", case.node, case.label.split("=")[0] + "-", user="admin")
-    mended = {**case.values, "vgpuManager": KUBEVIRT["vgpuManager"]} if case.values is not KATA else KATA
-    well = vms.stack(mended)
+    for node, case in cases.items():
+        if case.label:
+            vms.kubectl("label", "node", node, case.label.split("=")[0] + "-", user="admin")
+        if case.again:
+            where = (f"--field-selector=spec.nodeName={node}", "-n", vms.namespace)
+            vms.kubectl("delete", "pod", "-l", f"app={case.again}", *where, user="admin")
+    well = vms.stack(values)
     assert not well["failed"], well["msg"]
-    assert offers(vms, case.node) == case.offers
-    assert case.missing in host(vms, case.node)[0]
+    for node, case in cases.items():
+        assert offers(vms, node) == case.offers
+        assert case.missing in host(vms, node)[0]
+
+
+@pytest.mark.rows("ST-13", "S01", "S48", "IMG-02")
+def test_a_vgpu_manager_that_is_in_no_registry_is_named(vms: Any) -> None:
+    vms.empty()
+    serve(vms, vm_vgpu="vm-vgpu")
+    values = {**KUBEVIRT, "vgpuManager": {**KUBEVIRT["vgpuManager"], "version": "9.9"}}
+    failed = vms.stack(values, stage_timeout=30, max_failed_nodes=1)
+    sentence = row(failed, VGPU)["trouble"]
+    assert sentence.startswith("vGPU manager failed: image registry.example.com/nvidia/vgpu-manager:9.9-ubuntu24.04 ")
+    assert "Correct repository, image or version in the policy, or mirror the image." in sentence
+    assert host(vms, VGPU)[0] <= {"workload-type"}

@@ -310,7 +310,10 @@ def _begin(c: Ctx, *stale: str) -> None:
 
 
 def _workload_config(c: Ctx) -> str:
-    """The node's workload: its label, or the default of the environment, or of the program; told in workload-type."""
+    """The node's workload: its label, or the default of the environment, or of the program; told in workload-type. It is
+    looked up once, before any waiting."""
+    if "workload" in c.mem:
+        return str(c.mem["workload"])
     name = c.need_env("NODE_NAME", f"invalid -n <node-name> flag for {c.env['COMPONENT']} validation")
     path = f"/api/v1/nodes/{name}"
     node = c.call(f"error getting gpu workload config: unable to get node {name}", lambda api: api.get(path))
@@ -318,6 +321,7 @@ def _workload_config(c: Ctx) -> str:
     default = c.env.get("DEFAULT_GPU_WORKLOAD_CONFIG", "")
     found = next((one for one in (asked, default) if one in WORKLOADS), "vm-passthrough")
     c.write(f"{_out(c)}/workload-type", found + "\n")
+    c.mem["workload"] = found
     return str(found)
 
 

@@ -305,6 +305,15 @@ def test_a_gpu_without_virtual_functions_fails_the_managers_check_after_five_min
     assert "host-vgpu-manager-ready" in lab.problems()[DEVICES]
 
 
+@pytest.mark.rows("VAL-09", "SBX-01")
+def test_a_check_that_waits_does_not_hear_of_another_workload() -> None:
+    lab = up(VGPU, replace(A10, vgpu="vfio"), "vm-vgpu", seconds=200)
+    lab.set_labels({WORKLOAD: "container"})
+    lab.run(100)
+    assert "No vGPU devices found" in lab.problems()[VALIDATOR]
+    assert lab.node.fs.read(f"{V}/workload-type") == "vm-vgpu\n"
+
+
 @pytest.mark.rows("VAL-09", "L35")
 def test_virtual_gpus_of_the_sr_iov_kind_are_made_and_never_seen_by_the_check() -> None:
     lab = up(VGPU, NodeSpec("gpu-0000", product="A10", gpus=1, vgpu="vfio"), "vm-vgpu", seconds=400)
