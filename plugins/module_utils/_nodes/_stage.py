@@ -31,6 +31,7 @@ OFF = "operands off"
 READY = "ready"
 
 SANDBOX, VGPU_DEVICES = "sandbox validator", "vGPU device manager"
+_MANAGERS = ("VFIO manager", "vGPU manager", "confidential computing manager")  # what the sandbox validator checks
 
 # The order in which a node comes up: (app of the pods, what a person calls it). The validator proves all before it.
 OPERAND_APPS: Tuple[Tuple[str, str], ...] = (
@@ -215,12 +216,39 @@ def _operand_trouble(
     found = diagnose(workload, pods, events)
     if title == "validator":
         found = _of_workloads(mine, events) or found
+    if title == SANDBOX and found is not None and _before_its_managers(pods, mine):
+        return "its check failed before the manager that it looks for was ready, and is tried again by the kubelet"
     if found is not None:
         return cause_of(title, found, _namespace(workload))
     if pods:
         slow = _without_driver(wanted, pods) or (_in_a_check(pods) if title == SANDBOX else None)
         return slow or f"pod {pods[0]['metadata']['name']}: {doing(pods[0])}"
     return _kept_away(node, workload) or _paused(node) or "its pod is not there yet"
+
+
+def _before_its_managers(pods: Sequence[Json], mine: Mapping[str, List[Json]]) -> bool:
+    """Whether the last check that failed ended before a manager on the node was ready: it says nothing of it yet.
+
+    The kubelet tries a container again after up to five minutes, and unloading a driver takes longer than some tries.
+    """
+    ended = max((end for pod in pods for end in _ends(pod)), default="")
+    ready = (_ready_since(pod) for title in _MANAGERS for pod in mine.get(title, []) if pod_ready(pod))
+    return bool(ended) and any(since >= ended for since in ready)
+
+
+def _ends(pod: Json) -> List[str]:
+    """When containers of a pod ended with an error."""
+    found = []
+    for status in (pod.get("status") or {}).get("initContainerStatuses") or []:
+        for state in (status.get("state") or {}, status.get("lastState") or {}):
+            ended = state.get("terminated") or {}
+            found += [str(ended["finishedAt"])] if ended.get("exitCode") and ended.get("finishedAt") else []
+    return found
+
+
+def _ready_since(pod: Json) -> str:
+    conditions = (pod.get("status") or {}).get("conditions") or []
+    return next((str(c.get("lastTransitionTime") or "") for c in conditions if c.get("type") == "Ready"), "")
 
 
 def _of_workloads(mine: Mapping[str, List[Json]], events: Sequence[Json]) -> Optional[Trouble]:

@@ -180,3 +180,20 @@ def test_no_cuda_program_is_tried_on_gpus_of_virtual_machines() -> None:
     assert [trial.resource for trial in choose([node("container", offered={"nvidia.com/gpu": "8"})], {})[0]] == [
         "nvidia.com/gpu"
     ]
+
+
+@pytest.mark.rows("S48", "VAL-09", "S64")
+@pytest.mark.parametrize(
+    ("ready", "failed"),
+    [("2026-01-01T00:02:00Z", False), ("2026-01-01T00:01:30Z", False), ("2026-01-01T00:01:29Z", True), ("", True)],
+)
+def test_a_check_that_failed_before_its_manager_was_ready_is_tried_again(ready: str, failed: bool) -> None:
+    """The kubelet waits longer and longer between tries: none that came too early says that a node is broken."""
+    validator = checking("vfio-pci-validation", waiting={"reason": "CrashLoopBackOff"})
+    validator["status"]["initContainerStatuses"][0]["lastState"]["terminated"]["finishedAt"] = "2026-01-01T00:01:30Z"
+    manager = pod("nvidia-vfio-manager")
+    for condition in manager["status"]["conditions"]:
+        condition["lastTransitionTime"] = ready
+    at = stage(node("vm-passthrough"), [manager, validator], DAEMONSETS["kubevirt"])
+    assert (at.stuck, at.failed, at.ready) == ("sandbox validator", failed, False)
+    assert ("is tried again by the kubelet" in at.sentence) is not failed
