@@ -50,7 +50,7 @@ def labels(fleet: Any, name: str) -> dict[str, str]:
 
 
 def deploy_keys(fleet: Any, name: str) -> set[str]:
-    """Operands that a node's labels ask for, without those of GPUs with MIG (its manager, and nvsm, which that writes)."""
+    """Operands that a node's labels ask for, without the MIG manager and what that writes (nvsm)."""
     found = {key.removeprefix(DEPLOY) for key, value in labels(fleet, name).items() if key.startswith(DEPLOY) and value}
     return found - {"mig-manager", "nvsm"}
 
