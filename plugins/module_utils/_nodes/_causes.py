@@ -131,8 +131,8 @@ _SAID: Tuple[_Known, ...] = (
 _CHECKS = {
     "vfio-pci-validation": Cause(
         "GPUs of the node are not bound to vfio-pci",
-        "See the log of the VFIO manager's pod there, and switch the IOMMU on: in the firmware, and by intel_iommu=on "
-        "or amd_iommu=on on the kernel's command line.",
+        "See the log of the VFIO manager's pod there: the IOMMU must be on, in the firmware and by intel_iommu=on or "
+        "amd_iommu=on on the kernel's command line, and no driver may hold a GPU. It binds once: then delete that pod.",
     ),
     "vgpu-manager-validation": Cause(
         "the vGPU manager does not work on the node, or none of its GPUs can be cut into vGPUs",

@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Device plugins of virtual machines: KubeVirt's (ST-17), with whole GPUs and vGPUs, and Kata's (ST-18).
 
-Resources are named after the GPU or the vGPU type: ``nvidia.com/GH100_H200_SXM5_141GB``, ``nvidia.com/H100-40C``.
+Resources are named after the GPU or the vGPU type: ``nvidia.com/GH100_H200_SXM5_141GB``,
+``nvidia.com/NVIDIA_A10-12Q``, ``nvidia.com/GRID_T4-8Q``; Kata's are all ``nvidia.com/pgpu``.
 """
 
 from __future__ import annotations

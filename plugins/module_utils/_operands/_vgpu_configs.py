@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from typing import Tuple
 
-# Device ids, vGPU type, how many on each GPU. Boards may share an id: the manager takes the type that fits.
+# Device ids, vGPU type, how many on each GPU. Two pairs of boards share an id, which has both types then.
 DEFAULT: Tuple[Tuple[str, str, int], ...] = (
     ("1DB1", "V100X-8Q", 2),
     ("1DB3", "V100L-8Q", 2),

@@ -50,9 +50,9 @@ def labels(fleet: Any, name: str) -> dict[str, str]:
 
 
 def deploy_keys(fleet: Any, name: str) -> set[str]:
-    """Operands that a node's labels ask for, without the MIG manager's, which only some GPUs have."""
+    """Operands that a node's labels ask for, without the MIG manager and what that writes (nvsm)."""
     found = {key.removeprefix(DEPLOY) for key, value in labels(fleet, name).items() if key.startswith(DEPLOY) and value}
-    return found - {"mig-manager"}
+    return found - {"mig-manager", "nvsm"}
 
 
 def offers(fleet: Any, name: str) -> dict[str, str]:

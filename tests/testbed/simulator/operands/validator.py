@@ -310,8 +310,8 @@ def _begin(c: Ctx, *stale: str) -> None:
 
 
 def _workload_config(c: Ctx) -> str:
-    """The node's workload: its label, or the default of the environment, or of the program; told in workload-type. It
-    is looked up once, before any waiting."""
+    """The node's workload: its label, or the default of the environment, or of the program; told in workload-type.
+    It is looked up once, before any waiting."""
     if "workload" in c.mem:
         return str(c.mem["workload"])
     name = c.need_env("NODE_NAME", f"invalid -n <node-name> flag for {c.env['COMPONENT']} validation")
