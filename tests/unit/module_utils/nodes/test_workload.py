@@ -11,7 +11,12 @@ from typing import Any
 import pytest
 
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._change import LabelChange
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import CONTAINER_KEYS, DEPLOY, OTHER_KEYS
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import (
+    CONTAINER_KEYS,
+    DEPLOY,
+    OTHER_KEYS,
+    serves,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._labels import plan_labels
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._mig_guard import ANY_DEVICE, busy_pods
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import NodeFacts
@@ -195,3 +200,19 @@ def test_a_node_that_hides_gpus_serves_containers() -> None:
     assert served(labels, hides=True) == {*CONTAINER_KEYS}
     # Machines that run there keep what they have.
     assert served(labels, hides=True, machines=["team/machine"]) == PASSTHROUGH
+
+
+@pytest.mark.rows("S48", "SBX-03", "SBX-05")
+@pytest.mark.parametrize("pause", ["paused-for-mig-change", "paused-for-vgpu-change", "paused-for-cc-mode-change"])
+def test_a_plugin_that_a_manager_paused_is_still_to_serve_the_node(pause: str) -> None:
+    plugin = DEPLOY + "sandbox-device-plugin"
+    assert serves({plugin: pause}, plugin)
+    assert not serves({plugin: "paused-by-a-person"}, plugin)
+    # It is no value of a person, which would be kept for when the workload comes back.
+    labels = {CONFIG: "container", **on(PASSTHROUGH), plugin: pause}
+    after, notes = planned(labels).applied(NodeFacts("gpu-0", {**GPU, **labels}))
+    assert plugin not in after
+    back, _notes = planned({**after, CONFIG: "vm-passthrough"}, annotations=notes).applied(
+        NodeFacts("gpu-0", {**after, CONFIG: "vm-passthrough"}, notes)
+    )
+    assert back[plugin] == "true"
