@@ -12,16 +12,17 @@ import difflib
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
-from .._plan import ERROR, INFO, Finding
+from .._plan import ERROR, INFO, WARNING, Finding
 from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._drivers import GROUP_NAME, Driver, read_driver
 from ._gate import KEEP, plan_gate
 from ._hidden import read_hidden
 from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, WORKLOAD_CONFIG, WORKLOADS, mig_capable
-from ._mig_guard import refusal
+from ._mig_guard import holding, refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
 from ._selector import Selector, SelectorError, is_key, is_value, parse
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
+from ._workload import MACHINE_KEYS, for_machines
 
 KEYS = ("name", "selector", "taint", "mig", "device_plugin", "runtime", "driver", "labels", "ready_gate", "hidden_gpus")
 # What a group gives its nodes beside labels, and of which a node has one.
@@ -355,15 +356,17 @@ def plan_group(
     taints: Optional[Sequence[Taint]] = None,
     busy: Sequence[str] = (),
     severity: str = ERROR,
+    machines: Sequence[str] = (),
 ) -> LabelChange:
     """What has to change on a node for what its groups want; what they want no more is given back.
 
     ``taints`` are those of the node now; None leaves taints alone. ``busy``: users' pods that hold its GPUs: then a
-    change of ``nvidia.com/mig.config`` is held back, with a finding of the given severity.
+    change of ``nvidia.com/mig.config`` is held back, with a finding of the given severity. ``machines``: pods that hold
+    any device of NVIDIA; on a node of virtual machines they hold back labels whose managers change GPUs in use.
     """
     draft = Draft(node, GROUP_MEMORY, values_of(taints or ()))
     reason = f"node group {', '.join(wanted.groups)}" if wanted.groups else "no node group asks for it any more"
-    held = _holds_mig(draft, wanted.labels, busy, severity)
+    held = [*_holds_mig(draft, wanted.labels, busy, severity), *_holds_machines(draft, wanted.labels, machines)]
     for key in [key for key in draft.labels.ours if key not in wanted.labels and key not in held]:
         if draft.labels.undo(key, _keeps):
             draft.reasons[key] = reason
@@ -380,6 +383,19 @@ def plan_group(
 
 def _keeps(_value: str) -> bool:
     return False
+
+
+def _holds_machines(draft: Draft, wanted: Mapping[str, str], machines: Sequence[str]) -> List[str]:
+    """Labels that would start a manager which changes GPUs under virtual machines."""
+    found: List[str] = []
+    for key in MACHINE_KEYS if machines and for_machines(draft.labels.values) else ():
+        now, target = draft.labels.values.get(key), wanted.get(key, draft.labels.was.get(key))
+        if now != target and (key in wanted or key in draft.labels.ours):
+            detail = f"{key}={target or '(none)'} is not written: {holding(machines)}."
+            remedy = "End these pods (stop or migrate virtual machines), then run again."
+            draft.find("nodes.workload-busy", WARNING, detail, remedy)
+            found.append(key)
+    return found
 
 
 def _holds_mig(draft: Draft, wanted: Mapping[str, str], busy: Sequence[str], severity: str) -> Tuple[str, ...]:

@@ -19,6 +19,8 @@ PLUGIN_CONFIG = "nvidia.com/device-plugin.config"
 WORKLOAD_CONFIG = "nvidia.com/gpu.workload.config"
 # What the GPUs of a node are for: containers, virtual machines with whole GPUs, or with parts of them.
 CONTAINER, PASSTHROUGH, VGPU = WORKLOADS = ("container", "vm-passthrough", "vm-vgpu")
+# What starts a manager that changes GPUs of virtual machines.
+VGPU_CONFIG, CC_MODE = "nvidia.com/vgpu.config", "nvidia.com/cc.mode"
 UPGRADE_ENABLED = "nvidia.com/gpu-driver-upgrade-enabled"
 ALL_DISABLED = "all-disabled"
 # The taint of nodes on which the stack is not proved yet (_gate).

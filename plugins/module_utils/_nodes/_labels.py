@@ -44,6 +44,7 @@ from ._workload import for_machines, keys_of, possible, served_now, workload_of
 
 __all__ = ["has_features", "has_gpu", "mig_capable", "plan_labels", "plan_removal"]
 
+_END_THEM = "End these pods (stop or migrate virtual machines), then run again."
 _ALL_KEYS = (*CONTAINER_KEYS, MIG_MANAGER, *OTHER_KEYS)
 _DROPPED = (
     "the node's GPUs are for virtual machines",
@@ -77,9 +78,9 @@ def plan_labels(
         draft.had = sorted({*empty, *(key for key in OPERAND_KEYS if key in node.labels)})
     _plan_present(draft, no_gpu)
     if draft.labels.values.get(PRESENT) != "true":
-        _drop_all(draft, "the node has no GPU")
+        _drop_all(draft, "the node has no GPU", machines)
     elif node.labels.get(OPERANDS) == "false":
-        _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node")
+        _drop_all(draft, f"{OPERANDS} is false: no operand runs on this node", machines)
     else:
         if driver_gone and draft.labels.values.get(DEPLOY + "driver") == "pre-installed":
             draft.put(DEPLOY + "driver", "true", "the driver that was installed on the host is there no more")
@@ -104,7 +105,12 @@ def _plan_present(draft: Draft, no_gpu: bool) -> None:
             draft.find("nodes.nfd-missing", WARNING, detail, "See that Node Feature Discovery runs on the node.")
 
 
-def _drop_all(draft: Draft, reason: str) -> None:
+def _drop_all(draft: Draft, reason: str, machines: Sequence[str]) -> None:
+    now = served_now(draft.labels.values)
+    if machines and for_machines(draft.labels.values):
+        detail = f"keeps the operands of {now}, though {reason}: {holding(machines)}."
+        draft.find("nodes.workload-busy", WARNING, detail, _END_THEM)
+        return
     for key in _ALL_KEYS:
         draft.drop(key, reason, transient)
     _plan_apart(draft, {})
@@ -182,8 +188,7 @@ def _plan_workload(policy: Policy, draft: Draft, busy: Sequence[str], machines: 
     if now in ("", wanted) or not held:
         return wanted
     detail = f"keeps the workload {now} and does not get {wanted} yet: {holding(held)}."
-    remedy = "End these pods (stop or migrate virtual machines), then run again."
-    draft.find("nodes.workload-busy", WARNING, detail, remedy)
+    draft.find("nodes.workload-busy", WARNING, detail, _END_THEM)
     return now
 
 

@@ -8,12 +8,26 @@ from __future__ import annotations
 from typing import Dict, Mapping, Tuple
 
 from .._policy._model import Policy
-from ._keys import CONTAINER, CONTAINER_KEYS, DEPLOY, PASSTHROUGH, VGPU, WORKLOAD_CONFIG, WORKLOADS
+from ._keys import (
+    CC_MODE,
+    CONTAINER,
+    CONTAINER_KEYS,
+    DEPLOY,
+    PASSTHROUGH,
+    VGPU,
+    VGPU_CONFIG,
+    WORKLOAD_CONFIG,
+    WORKLOADS,
+)
 
+MACHINE_KEYS = (VGPU_CONFIG, CC_MODE)  # labels whose managers change the GPUs of virtual machines
 # Deploy labels of nodes whose GPUs are for virtual machines.
 _PASSTHROUGH = ("sandbox-validator", "vfio-manager", "cc-manager", "client")
 _VGPU = ("sandbox-device-plugin", "vgpu-manager", "vgpu-device-manager", "sandbox-validator", "cc-manager", "client")
 _PLUGINS = {"kubevirt": "sandbox-device-plugin", "kata": "kata-sandbox-device-plugin"}
+_OF_CONTAINERS = tuple(key for key in CONTAINER_KEYS if key != DEPLOY + "client")
+_OF_MACHINES = tuple(DEPLOY + key for key in sorted({*_PASSTHROUGH, *_VGPU, *_PLUGINS.values()} - {"client"}))
+_OF_VGPUS, _OF_VFIO = (DEPLOY + "vgpu-manager", DEPLOY + "vgpu-device-manager"), (DEPLOY + "vfio-manager",)
 
 
 def workload_of(policy: Policy, labels: Mapping[str, str]) -> str:
@@ -38,9 +52,18 @@ def keys_of(policy: Policy) -> Dict[str, Tuple[str, ...]]:
 
 
 def served_now(labels: Mapping[str, str]) -> str:
-    """The workload whose operands a node has now, by its deploy labels; "" while it has none."""
-    marks = (("vgpu-manager", VGPU), ("sandbox-validator", PASSTHROUGH), ("operator-validator", CONTAINER))
-    return next((workload for key, workload in marks if labels.get(DEPLOY + key)), "")
+    """The workload whose operands a node has now, by its deploy labels; "" while it has none.
+
+    Most of them decide: a person may have set or removed one by hand, and "false" keeps an operand away.
+    """
+
+    def count(keys: Tuple[str, ...]) -> int:
+        return sum(labels.get(key, "") not in ("", "false") for key in keys)
+
+    machines, containers = count(_OF_MACHINES), count(_OF_CONTAINERS)
+    if machines <= containers:
+        return CONTAINER if containers else ""
+    return VGPU if count(_OF_VGPUS) > count(_OF_VFIO) else PASSTHROUGH
 
 
 def for_machines(labels: Mapping[str, str]) -> bool:

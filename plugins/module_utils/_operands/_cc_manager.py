@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The confidential computing manager: sets the GPUs' mode that the label ``nvidia.com/cc.mode`` names (SBX-05)."""
+"""The confidential computing manager: sets the GPUs' mode that the label ``nvidia.com/cc.mode`` names (SBX-05).
+
+It is never rolled by Kubernetes (OnDelete): a pod that starts sets the mode of GPUs, which machines may use.
+"""
 
 from __future__ import annotations
 
@@ -52,6 +55,7 @@ def _pod(policy: Policy) -> b.Pod:
         spec={"terminationGracePeriodSeconds": 30},
         images=(manager.image,),
         host_network=manager.host_network,
+        on_delete=True,
     )
 
 

@@ -84,16 +84,17 @@ new="$folder/.driver-ctr-ready.$$"
 
 DRIVER_PRE_STOP = "rm -f /run/nvidia/validations/.driver-ctr-ready /run/nvidia/validations/.driver-daemons-status"
 
+_TRAP = "trap 'exit 0' TERM INT\n"
+
 # Sleeps in the background, so that the shell hears at once that it is to end.
 _STAY = """\
-trap 'exit 0' TERM INT
 while :; do
   sleep 3600 &
   wait $!
 done
 """
 
-VALIDATOR_MAIN = 'echo "this node passed all validations"\n' + _STAY
+VALIDATOR_MAIN = _TRAP + 'echo "this node passed all validations"\n' + _STAY
 
 VALIDATOR_PRE_STOP = "rm -f /run/nvidia/validations/*-ready"
 
@@ -186,7 +187,7 @@ fi
 
 SANDBOX_PRE_STOP = "rm -f /run/nvidia/validations/*"
 
-VFIO_MANAGER = "vfio-manage bind --all || exit 1\n" + _STAY
+VFIO_MANAGER = "vfio-manage bind --all || exit 1\n" + _TRAP + _STAY
 
 VFIO_PRE_STOP = "vfio-manage unbind --all"
 

@@ -1,7 +1,10 @@
 # Copyright: (c) 2026, gpufleet.nvidia contributors
 # GNU General Public License v3.0+ (see COPYING or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The vGPU device manager (ST-14): makes the vGPUs that a node's label ``nvidia.com/vgpu.config`` names (SBX-03)."""
+"""The vGPU device manager (ST-14): makes the vGPUs that a node's label ``nvidia.com/vgpu.config`` names (SBX-03).
+
+It is never rolled by Kubernetes (OnDelete): a pod that starts makes vGPUs anew, which machines may use.
+"""
 
 from __future__ import annotations
 
@@ -72,6 +75,7 @@ def _pod(policy: Policy, configs: List[Object]) -> b.Pod:
         ],
         images=(policy.validator.image, manager.image),
         host_network=manager.host_network,
+        on_delete=True,
         own_configs=configs,
     )
 

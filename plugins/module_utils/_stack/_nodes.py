@@ -25,7 +25,7 @@ from .._nodes._models import Gpus
 from .._nodes._runtimes import RUNTIME_LABEL, split
 from .._nodes._stage import is_gpu_node
 from .._nodes._taints import untolerated
-from .._nodes._workload import served_now
+from .._nodes._workload import MACHINE_KEYS, served_now
 from .._operands._types import NodeFacts
 from .._plan import ERROR, Action, Finding
 from .._policy._model import Policy
@@ -67,6 +67,11 @@ class NodeChange:
         """Whether its GPUs are to serve others: containers or virtual machines."""
         now = served_now(self.node["metadata"]["labels"])
         return now not in ("", served_now(self.labels_after()))
+
+    @property
+    def touches_machines(self) -> bool:
+        """Whether a manager is to change GPUs that virtual machines may have."""
+        return any(key in part.set or key in part.remove for part in self.parts for key in MACHINE_KEYS)
 
     @property
     def is_new(self) -> bool:
@@ -152,7 +157,7 @@ class NodePlanner:
             self.gpuless = without_gpus(nodes, self.hardware)
             findings = findings + no_gpu_findings(self.gpuless) + mixed
             changes = self._changes(nodes, wanted) if self.gpuless else changes
-        if any(change.touches_mig or change.moves for change in changes):
+        if any(change.touches_mig or change.touches_machines or change.moves for change in changes):
             pods = list_objects(self.request.connection, "Pod", keep=gpu_part).items
             self.busy = busy_pods(pods, self.request.namespace)
             self.machines = busy_pods(pods, self.request.namespace, ANY_DEVICE)
@@ -217,12 +222,12 @@ class NodePlanner:
     def change(self, node: Object, wanted: Wanted) -> NodeChange:
         """The change of one node as it is now."""
         facts = node_facts(node)
-        busy = self.busy.get(facts.name, ())
+        busy, machines = self.busy.get(facts.name, ()), self.machines.get(facts.name, ())
         if self.policy is not None and not self.groups:
             # Groups that another run (gpu_nodes) set up are not this one's to take back.
             return NodeChange(node, (self._labels_of(self.policy, facts, busy),))
         wanted = replace(wanted, gate=self.gates.get(facts.name, wanted.gate))
-        first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy)
+        first = plan_group(facts, wanted, node["spec"].get("taints") or [], busy, machines=machines)
         if self.policy is None:
             return NodeChange(node, (first,))
         labels, annotations = first.applied(facts)

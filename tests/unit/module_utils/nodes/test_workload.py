@@ -19,6 +19,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys impor
 )
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._labels import plan_labels
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._mig_guard import ANY_DEVICE, busy_pods
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._workload import served_now
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import NodeFacts
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import policy_of
 
@@ -216,3 +217,56 @@ def test_a_plugin_that_a_manager_paused_is_still_to_serve_the_node(pause: str) -
         NodeFacts("gpu-0", {**after, CONFIG: "vm-passthrough"}, notes)
     )
     assert back[plugin] == "true"
+
+
+@pytest.mark.rows("S48", "SBX-01")
+@pytest.mark.parametrize("value", ["true", "false"])
+@pytest.mark.parametrize("key", ["sandbox-validator", "vgpu-manager", "vfio-manager"])
+@pytest.mark.parametrize("sandbox", [{}, {"enabled": False}])
+def test_a_label_of_a_person_does_not_make_a_node_serve_machines(sandbox: Any, key: str, value: str) -> None:
+    """It serves what most of its deploy labels say: training goes on where one of the others was set by hand."""
+    labels = {**on(CONTAINERS), DEPLOY + key: value}
+    after, _notes = planned(labels, sandbox, busy=["team/training"]).applied(NodeFacts("gpu-0", {**GPU, **labels}))
+    assert {name for name in CONTAINERS if after.get(name) == "true"} == CONTAINERS
+    assert served_now(labels) == "container"
+
+
+@pytest.mark.rows("S48", "SBX-01")
+@pytest.mark.parametrize("value", ["", "false"])
+@pytest.mark.parametrize(
+    ("workload", "keys"), [("vm-passthrough", PASSTHROUGH), ("vm-passthrough", KATA), ("vm-vgpu", VGPUS)], ids=range(3)
+)
+def test_a_node_of_machines_is_held_whatever_label_a_person_takes_away(
+    workload: str, keys: set[str], value: str
+) -> None:
+    for key in sorted(keys):
+        labels = {CONFIG: "container", **on(keys), key: value}
+        assert served_now(labels) == workload
+        change = planned(labels, {"mode": "kata"} if keys == KATA else {}, machines=["team/machine"])
+        assert [one.id for one in change.findings] == ["nodes.workload-busy"]
+        after, _notes = change.applied(NodeFacts("gpu-0", {**GPU, **labels}))
+        assert keys - {key} <= {name for name, now in after.items() if now == "true"}
+        assert not set(after) & {DEPLOY + "driver", DEPLOY + "device-plugin"}
+
+
+@pytest.mark.rows("S48", "NL-05", "P130")
+@pytest.mark.parametrize(
+    ("labels", "more", "reason"),
+    [
+        ({"nvidia.com/gpu.deploy.operands": "false"}, {}, "nvidia.com/gpu.deploy.operands is false"),
+        ({}, {"no_gpu": True}, "the node has no GPU"),
+    ],
+)
+def test_operands_of_machines_stay_while_machines_run(labels: Any, more: Any, reason: str) -> None:
+    """The VFIO manager takes GPUs from machines as it ends: whatever says that no operand is to run there waits."""
+    labels = {**labels, CONFIG: "vm-passthrough", **on(PASSTHROUGH)}
+    change = planned(labels, machines=["team/machine"], **more)
+    (finding,) = [one for one in change.findings if one.id == "nodes.workload-busy"]
+    assert f"keeps the operands of vm-passthrough, though {reason}" in finding.detail
+    assert "team/machine" in finding.detail
+    after, _notes = change.applied(NodeFacts("gpu-0", {**GPU, **labels}))
+    assert {key for key in PASSTHROUGH if after.get(key) == "true"} == PASSTHROUGH
+    assert served(labels, **more) == set()
+    # Containers' operands go, as they always did.
+    containers = {**labels, CONFIG: "container", **dict.fromkeys(PASSTHROUGH, ""), **on(CONTAINERS)}
+    assert served(containers, busy=["team/training"], machines=["team/training"], **more) == set()

@@ -215,7 +215,8 @@ def test_a_driver_is_unloaded_first_and_nobodys_pods_are_evicted_for_that(name: 
 @pytest.mark.rows("S48", "ST-13", "ST-16")
 def test_what_machines_stand_on_is_not_rolled_under_them() -> None:
     kinds = {name: daemonset(name)["spec"]["updateStrategy"]["type"] for name in (*ALWAYS, VGPU_MANAGER, KUBEVIRT)}
-    assert {name for name, kind in kinds.items() if kind == "OnDelete"} == {VFIO, VGPU_MANAGER}
+    assert {name for name, kind in kinds.items() if kind == "OnDelete"} == {VFIO, VGPU_MANAGER, VGPU_DEVICES}
+    assert daemonset(CC, policy("kata"))["spec"]["updateStrategy"]["type"] == "OnDelete"
 
 
 @pytest.mark.rows("ST-13", "IMG-02")

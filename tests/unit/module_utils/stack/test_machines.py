@@ -24,6 +24,7 @@ from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.nodes.test_work
 CONFIG = "nvidia.com/gpu.workload.config"
 H200 = "nvidia.com/GH100_H200_SXM5_141GB"
 MANAGERS = {"nvidia-vfio-manager": "vfio-manager", "nvidia-vgpu-manager-daemonset": "vgpu-manager"}
+STARTERS = {"nvidia-vgpu-device-manager": "vgpu-device-manager", "nvidia-cc-manager": "cc-manager"}
 
 
 def node(name: str, **labels: str) -> Any:
@@ -38,7 +39,7 @@ def listed(*pods: Any) -> Any:
 def step(verb: str, name: str, rolls: bool = False) -> Step:
     template = {"spec": {"template": {"spec": {"a": 1}}}}
     wanted = {"spec": {"template": {"spec": {"a": 2 if rolls else 1}}}}
-    return Step(verb, Ref("DaemonSet", "gpu-operator", name), "", wanted, template)
+    return Step(verb, Ref("DaemonSet", "gpu-operator", name), "", wanted, template, rolls=rolls)
 
 
 @pytest.mark.rows("S48", "SBX-01")
@@ -54,6 +55,23 @@ def test_no_manager_ends_while_machines_run_on_what_it_set_up(name: str, verb: s
     assert name in finding.target
     for idle in ([], [pod("done", H200, phase="Succeeded")], [pod("network", "example.com/nic")]):
         assert judge(listed(*idle)[0], [step(verb, name)], nodes, "gpu-operator") == []
+
+
+@pytest.mark.rows("S48", "SBX-03", "SBX-05")
+@pytest.mark.parametrize("name", STARTERS)
+def test_no_manager_starts_anew_on_gpus_that_machines_use(name: str) -> None:
+    """They make vGPUs, and set the mode of GPUs, when they start; nothing is lost when they end."""
+    nodes = [node("gpu-0", **{DEPLOY + STARTERS[name]: "true"})]
+
+    def told(*steps: Step) -> list[str]:
+        found = judge(listed(pod("machine", H200))[0], steps, nodes, "gpu-operator")
+        return [f"{one.id} {one.detail.split(',')[0]}" for one in found]
+
+    assert told(step(REPLACE, name)) == ["machines.in-use would end or start anew"]
+    assert told(step(DELETE, name)) == []
+    assert [one.split()[0] for one in told(step(UPDATE, name, rolls=True))] == ["machines.not-rolled"]
+    starts = ["machines.in-use would start"] if name == "nvidia-cc-manager" else []
+    assert told(step(CREATE, name)) == starts
 
 
 @pytest.mark.rows("S48")
@@ -117,3 +135,18 @@ def test_a_workload_that_a_group_cannot_give_is_refused() -> None:
     assert finding.severity == "error"
     assert finding.path == f"node_groups[0].labels.{CONFIG}"
     assert "container, vm-passthrough, vm-vgpu are allowed" in finding.detail
+
+
+@pytest.mark.rows("S48", "SBX-03", "SBX-05", "S16")
+@pytest.mark.parametrize("key", ["nvidia.com/vgpu.config", "nvidia.com/cc.mode"])
+def test_a_group_changes_no_gpus_that_machines_use(key: str) -> None:
+    group = {"name": "machines", "selector": {"pool": "vm"}, "labels": {key: "other"}}
+    nodes = [node("gpu-0", pool="vm", **{CONFIG: "vm-passthrough", **on(PASSTHROUGH)})]
+    plan, _transport = planner(pod("machine", H200), group=group)
+    changes, findings = plan.plan(nodes)
+    assert [(one.id, one.target) for one in findings] == [("nodes.workload-busy", "gpu-0")]
+    assert f"{key}=other is not written: a pod holds its GPUs (team/machine)" in findings[0].detail
+    assert all(key not in change.labels_after() for change in changes)
+    plan, _transport = planner(group=group)
+    (change,) = plan.plan(nodes)[0]
+    assert change.labels_after()[key] == "other"
