@@ -270,3 +270,11 @@ def test_operands_of_machines_stay_while_machines_run(labels: Any, more: Any, re
     # Containers' operands go, as they always did.
     containers = {**labels, CONFIG: "container", **dict.fromkeys(PASSTHROUGH, ""), **on(CONTAINERS)}
     assert served(containers, busy=["team/training"], machines=["team/training"], **more) == set()
+
+
+@pytest.mark.rows("SBX-01")
+def test_operands_that_are_kept_away_serve_nothing() -> None:
+    assert served_now({DEPLOY + "sandbox-validator": "false", DEPLOY + "vfio-manager": ""}) == ""
+    assert served_now({DEPLOY + "sandbox-validator": "false", DEPLOY + "device-plugin": "paused-for-mig-change"}) == (
+        "container"
+    )
