@@ -9,7 +9,7 @@ manager makes vGPUs anew when it starts, one of the confidential computing manag
 
 from __future__ import annotations
 
-from typing import List, Mapping, Sequence, Tuple
+from typing import Callable, List, Mapping, Sequence, Tuple
 
 from .._kube._apply import CREATE, DELETE, REPLACE, UPDATE, Step
 from .._kube._connection import Connection
@@ -41,21 +41,37 @@ def judge(connection: Connection, steps: Sequence[Step], nodes: Sequence[Object]
     return [*_waiting(waits, namespace), *(_in_use(connection, harms, nodes, namespace) if harms else [])]
 
 
+def idle(connection: Connection, namespace: str) -> Callable[[str, str], bool]:
+    """Whether a manager that changes GPUs as it starts may start anew on a node: no pod holds a device there.
+
+    Pods are read once, and only when somebody asks of such a manager.
+    """
+    held: List[Mapping[str, List[str]]] = []
+
+    def may(daemonset: str, node: str) -> bool:
+        if DELETE in _HARMFUL.get(daemonset, (DELETE,)):
+            return False
+        if not held:
+            held.append(busy_pods(list_objects(connection, "Pod", keep=gpu_part).items, namespace, ANY_DEVICE))
+        return node not in held[0]
+
+    return may
+
+
 def _waiting(steps: Sequence[Step], namespace: str) -> List[Finding]:
     detail = (
-        "gets a new form, which reaches a node once its pod there is deleted: it changes GPUs that machines may use"
+        "gets a new form, which never reaches a node while its pod there runs: it changes GPUs that machines may use"
     )
-    return [
-        Finding(
-            "machines.not-rolled",
-            INFO,
-            detail,
-            str(step.ref),
-            remedy=f"Where none runs any more: kubectl -n {namespace} delete pod -l app={step.ref.name} "
-            "--field-selector spec.nodeName=NODE",
+    found = []
+    for step in steps:
+        remedy = (
+            f"Where none runs any more: kubectl -n {namespace} delete pod -l app={step.ref.name} "
+            "--field-selector spec.nodeName=NODE"
         )
-        for step in steps
-    ]
+        if DELETE not in _HARMFUL[step.ref.name]:
+            remedy = f"Nodes without machines get it now. {remedy}"
+        found.append(Finding("machines.not-rolled", INFO, detail, str(step.ref), remedy=remedy))
+    return found
 
 
 def _in_use(connection: Connection, steps: Sequence[Step], nodes: Sequence[Object], namespace: str) -> List[Finding]:

@@ -54,6 +54,7 @@ from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
 from ._machines import MANAGERS
+from ._machines import idle
 from ._machines import judge as judge_machines
 from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
 from ._offers import NodeOffer, Offers, mismatch, stale_labels
@@ -594,9 +595,9 @@ class StackRun:
             for which, o in last.live.items()
             if which.kind == "DaemonSet" and which.name.startswith((DRIVER_DAEMONSET, *MANAGERS))
         ]
-        count = replace_stuck_drivers(self.journal, drivers)
+        count = replace_stuck_drivers(self.journal, drivers, idle(self.connection, self.request.namespace))
         if count:
-            self.request.progress(f"driver: {count} pods that never became ready are replaced")
+            self.request.progress(f"{count} pods of older drivers and managers that nothing uses are replaced")
 
     def _verify(self) -> None:
         """Each node's allocatable GPUs, which only the kubelet writes."""

@@ -183,11 +183,13 @@ def _delete_pod(journal: Journal, pod: Mapping[str, Any], reason: str, what: str
     journal.carry_out([action], act, f"{what}: {target} cannot be replaced")
 
 
-def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int:
+def replace_stuck_drivers(
+    journal: Journal, daemonsets: Sequence[Object], idle: Callable[[str, str], bool] = lambda name, node: False
+) -> int:
     """Delete driver pods of an older template that never became ready: an OnDelete DaemonSet leaves them for ever.
 
-    A driver that runs is never touched here: it reaches a new version by a rollout. So are the managers of virtual
-    machines. Returns how many were deleted.
+    A driver that runs is never touched here: it reaches a new version by a rollout. ``idle(daemonset, node)``: whether
+    a pod that works may be replaced too, since nothing there uses what it does. Returns how many were deleted.
     """
     request, deleted = journal.request, 0
     connection = request.connection
@@ -202,10 +204,15 @@ def replace_stuck_drivers(journal: Journal, daemonsets: Sequence[Object]) -> int
             revision = pod["metadata"]["labels"].get(REVISION)
             # Driver DaemonSets share the label app: pods of another one are not outdated.
             mine = any(str(o.get("uid")) == uid for o in pod["metadata"].get("ownerReferences") or [])
-            if mine and newest and revision != newest and not pod_ready(pod) and not _ever_started(pod):
-                _delete_pod(
-                    journal, pod, "is of an older template and never became ready", daemonset["metadata"]["name"]
-                )
+            if not mine or not newest or revision == newest:
+                continue
+            name, why = daemonset["metadata"]["name"], ""
+            if not pod_ready(pod) and not _ever_started(pod):
+                why = "never became ready"
+            elif idle(name, _node_of(pod)):
+                why = "nothing uses what it does"
+            if why:
+                _delete_pod(journal, pod, f"is of an older template, and {why}", name)
                 deleted += 1
     return deleted
 

@@ -14,7 +14,7 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._apply impor
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._kube._resources import Ref
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._groups import parse_groups
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import DEPLOY
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._machines import judge
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._machines import idle, judge
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._stack._nodes import NodePlanner
 from ansible_collections.gpufleet.nvidia.tests.helpers.operands import policy_of
 from ansible_collections.gpufleet.nvidia.tests.unit.module_utils.kube.fakes import FakeReply, connect
@@ -53,8 +53,8 @@ def test_no_manager_ends_while_machines_run_on_what_it_set_up(name: str, verb: s
     assert (finding.id, finding.severity) == ("machines.in-use", "error")
     assert "on gpu-0 a pod holds its GPUs (team/virt-launcher-a)" in finding.detail
     assert name in finding.target
-    for idle in ([], [pod("done", H200, phase="Succeeded")], [pod("network", "example.com/nic")]):
-        assert judge(listed(*idle)[0], [step(verb, name)], nodes, "gpu-operator") == []
+    for none in ([], [pod("done", H200, phase="Succeeded")], [pod("network", "example.com/nic")]):
+        assert judge(listed(*none)[0], [step(verb, name)], nodes, "gpu-operator") == []
 
 
 @pytest.mark.rows("S48", "SBX-03", "SBX-05")
@@ -150,3 +150,15 @@ def test_a_group_changes_no_gpus_that_machines_use(key: str) -> None:
     plan, _transport = planner(group=group)
     (change,) = plan.plan(nodes)[0]
     assert change.labels_after()[key] == "other"
+
+
+@pytest.mark.rows("S48", "SBX-03", "SBX-05")
+def test_a_manager_that_works_starts_anew_only_where_nothing_uses_its_gpus() -> None:
+    connection, transport, _pauses = listed(pod("machine", H200), pod("own", H200, node="gpu-1", namespace="ns"))
+    may = idle(connection, "ns")
+    for name in (*MANAGERS, "nvidia-driver-daemonset"):
+        assert not may(name, "gpu-1")
+    assert transport.sent == []
+    for name in STARTERS:
+        assert [may(name, node) for node in ("gpu-0", "gpu-1")] == [False, True]
+    assert len(transport.sent) == 1
