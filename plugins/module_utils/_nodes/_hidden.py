@@ -12,8 +12,9 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from ._keys import CONTAINER, WORKLOAD_CONFIG
 from ._models import Gpus, models
-from ._selector import Selector
+from ._selector import Selector, quote
 
 Hidden = Mapping[str, Tuple[str, ...]]  # entries by node
 
@@ -25,34 +26,44 @@ _MODEL = re.compile(r"[A-Za-z0-9][ -~]{0,94}[!-~]\Z")
 _ALLOWED = "a UUID (GPU-…), a PCI address (0000:18:00.0) or the exact name of a product (NVIDIA H200) is allowed."
 
 
-def read_hidden(raw: Any, selector: Selector, mig: Any, refuse: Callable[[str, str, str], None]) -> Tuple[str, ...]:
-    """The key ``hidden_gpus`` of a group; ``refuse(key, detail, remedy)`` is told of each problem."""
+MOST = 1000  # entries of a group
+_APART = "put these nodes into a group of their own."
+
+
+def read_hidden(
+    raw: Any, selector: Selector, mig: Any, labels: Mapping[str, str], refuse: Callable[[str, str, str], None]
+) -> Tuple[str, ...]:
+    """The key ``hidden_gpus`` of a group, sorted; ``refuse(key, detail, remedy)`` is told of each problem."""
     if raw is None:
         return ()
     if not isinstance(raw, (list, tuple)):
         refuse("hidden_gpus", f"is {raw!r}: a list of GPUs to hide is allowed.", "")
         return ()
-    found: List[str] = []
+    if len(raw) > MOST:
+        refuse("hidden_gpus", f"has {len(raw)} entries: {MOST} at most are allowed.", "Make several groups of it.")
+        return ()
+    found: Dict[str, int] = {}  # which item said it first
     for index, item in enumerate(raw):
         key, entry = f"hidden_gpus[{index}]", canonical(item)
         if not entry:
-            quote = "" if isinstance(item, str) else "Write it in quotes."
-            refuse(key, f"is {item!r}: {_ALLOWED}", quote)
+            refuse(key, f"is {item!r}: {_ALLOWED}", quote(item))
         elif entry in found:
-            refuse(key, f"is {item!r}, as hidden_gpus[{found.index(entry)}].", "Leave one of them out.")
-        found.append(entry)
+            refuse(key, f"is {item!r}, as hidden_gpus[{found[entry]}].", "Leave one of them out.")
+        found.setdefault(entry, index)
     if found and mig:
-        remedy = "Leave mig out, or put these nodes into a group of their own."
-        refuse(
-            "hidden_gpus", "does not go with mig: the MIG manager partitions all GPUs of a node, hidden or not.", remedy
-        )
+        detail = "does not go with mig: the MIG manager partitions all GPUs of a node, hidden or not."
+        refuse("hidden_gpus", detail, f"Leave mig out, or {_APART}")
+    workload = labels.get(WORKLOAD_CONFIG, CONTAINER)
+    if found and workload != CONTAINER:
+        detail = f"does not go with {WORKLOAD_CONFIG}: {workload}: virtual machines take all GPUs of a node."
+        refuse("hidden_gpus", detail, f"Leave one of the two out, or {_APART}")
     moving = [one.key for one in selector.requirements if one.key.startswith("nvidia.com/")]
     if found and moving:
         detail = (
             f"has {moving[0]}: such labels change with what hidden_gpus hides, and the nodes would leave the group."
         )
         refuse("selector", detail, "Select these nodes by another label, as kubernetes.io/hostname.")
-    return tuple(entry for entry in found if entry)
+    return tuple(sorted(entry for entry in found if entry))
 
 
 def canonical(item: object) -> str:
