@@ -12,6 +12,8 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from .._plan import WARNING, Finding
+from ._causes import names
 from ._keys import CONTAINER, WORKLOAD_CONFIG
 from ._models import Gpus, models
 from ._selector import Selector, quote
@@ -91,6 +93,33 @@ def from_text(text: str) -> Dict[str, Tuple[str, ...]]:
     for line in text.splitlines():
         name, _blank, entry = line.partition(" ")
         found[name] = (*found.get(name, ()), entry)
+    return found
+
+
+_NO_PRODUCT = re.compile(r"\D*\Z|(sxm|hbm)\d+\Z|\d+gb\Z")  # words that GPUs of several products have
+
+
+def nowhere(hidden: Hidden, hardware: Mapping[str, Gpus]) -> List[Finding]:
+    """Products that none of the nodes with the same list has, as far as the ids on all their PCI buses are known.
+
+    The driver's name of a product has other words than that of its id, so one word in common is enough to be there.
+    """
+    alike: Dict[Tuple[str, ...], List[str]] = {}
+    for name in sorted(hidden):
+        alike.setdefault(hidden[name], []).append(name)
+    found: List[Finding] = []
+    for entries, nodes in alike.items():
+        there = {model for name in nodes for model in models(hardware.get(name) or {"": 0})}
+        if any(model.startswith("10de:") for model in there):
+            continue
+        words = {word for model in there for word in _words(model)}
+        for entry in entries:
+            mine = {word for word in _words(entry) if not _NO_PRODUCT.match(word)}
+            if mine and not mine & words and not _UUID.match(entry) and not _PCI.match(entry):
+                detail = f"names {entry!r} in hidden_gpus, and by their PCI buses these nodes have none: "
+                detail += f"{', '.join(sorted(there))}."
+                remedy = "Write the name as nvidia-smi shows it, or take it out of the list."
+                found.append(Finding("groups.hidden-nowhere", WARNING, detail, names(nodes), "node_groups", remedy))
     return found
 
 

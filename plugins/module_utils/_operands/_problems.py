@@ -304,7 +304,8 @@ def _hidden_list(_policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
     """One ConfigMap holds what all nodes hide."""
     size = len(to_text(facts.hidden).encode())
     if size > _LONGEST_LIST:
-        detail = f"make hidden_gpus of {len(facts.hidden)} nodes a list of {size} bytes: {_LONGEST_LIST} at most are allowed."
+        most = f"{_LONGEST_LIST} at most are allowed."
+        detail = f"make hidden_gpus of {len(facts.hidden)} nodes a list of {size} bytes: {most}"
         remedy = "Make smaller groups, each with the GPUs of its own nodes alone, or name products."
         yield Finding("groups.hidden-too-long", ERROR, detail, "", "node_groups", remedy)
 

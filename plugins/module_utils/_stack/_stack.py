@@ -18,7 +18,7 @@ from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RECONCILER, RESOURCES, STACK, Object, ours, path, ref
 from .._nodes._causes import LONG, names
-from .._nodes._hidden import Hidden, bounds
+from .._nodes._hidden import Hidden, bounds, nowhere
 from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
@@ -435,6 +435,8 @@ class StackRun:
             # Something changes, something is broken, or a node has GPUs that its labels do not tell of.
             self.journal.add_findings(self.planner.look(self.nodes))
             self.offers, findings = self._computed(triples)
+        if self.planner.looked:
+            findings = [*findings, *nowhere(self.facts.hidden, self.planner.hardware)]
         self.journal.add_findings(findings)
 
     def _computed(

@@ -53,7 +53,9 @@ def test_variables_exist(page: str) -> None:
 
 def groups_of(inventory: Any) -> set[str]:
     """Names of all groups, also of those within others."""
-    return {one for name, group in (inventory or {}).items() for one in (name, *groups_of((group or {}).get("children")))}
+    return {
+        one for name, group in (inventory or {}).items() for one in (name, *groups_of((group or {}).get("children")))
+    }
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -14,10 +14,15 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._hidden imp
     bounds,
     canonical,
     from_text,
+    nowhere,
     to_text,
     unlike_hidden,
 )
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import MIG_CONFIG, MIG_MANAGER, WORKLOAD_CONFIG
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import (
+    MIG_CONFIG,
+    MIG_MANAGER,
+    WORKLOAD_CONFIG,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._labels import plan_labels
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import gaps_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import NodeFacts
@@ -106,7 +111,9 @@ def test_quotes_are_no_remedy_for_what_is_no_word(item: Any) -> None:
 @pytest.mark.rows("P099")
 def test_a_thousand_entries_are_read_in_any_order_to_the_same_list() -> None:
     entries = [f"{bus:02x}:{slot:02x}.{part}" for bus in range(4) for slot in range(32) for part in range(8)][:1000]
-    groups, findings = parse_groups([{"name": "a", "hidden_gpus": entries[::-1]}, {"name": "b", "hidden_gpus": entries}])
+    groups, findings = parse_groups(
+        [{"name": "a", "hidden_gpus": entries[::-1]}, {"name": "b", "hidden_gpus": entries}]
+    )
     assert findings == []
     assert groups[0].hidden_gpus == groups[1].hidden_gpus == tuple(f"0000:{one}" for one in entries)
 
@@ -166,6 +173,33 @@ T4, A10, UNKNOWN = "1eb8", "2236", "ffff"
 )
 def test_how_many_gpus_are_hidden(entries: tuple[str, ...], gpus: dict[str, int], wanted: tuple[int, int]) -> None:
     assert bounds(entries, gpus) == wanted
+
+
+@pytest.mark.rows("P099")
+@pytest.mark.parametrize(
+    ("entries", "hardware", "wanted"),
+    [
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {T4: 1}}, ["NVIDIA A10"]),
+        (("NVIDIA A10", "NVIDIA H100 80GB HBM3"), {"a": {T4: 2}, "b": {T4: 1, A10: 1}}, ["NVIDIA H100 80GB HBM3"]),
+        # One of the nodes may have it: its bus is not known, or one of its GPUs is not.
+        (("NVIDIA A10",), {"a": {T4: 2}}, []),
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {}}, []),
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {UNKNOWN: 1}}, []),
+        # The driver's name of a product has other words than that of its PCI id; memory and socket make no product.
+        (("NVIDIA H100 80GB HBM3",), {"a": {"2330": 8}, "b": {"2330": 8}}, []),
+        (("NVIDIA H100 80GB HBM3",), {"a": {"20b2": 8}, "b": {"20b2": 8}}, ["NVIDIA H100 80GB HBM3"]),
+        (("NVIDIA Graphics Device", UUID, "0000:18:00.0"), {"a": {T4: 2}, "b": {T4: 1}}, []),
+    ],
+)
+def test_a_product_that_no_node_of_its_group_has_is_told(
+    entries: tuple[str, ...], hardware: dict[str, dict[str, int]], wanted: list[str]
+) -> None:
+    hidden = {"a": entries, "b": entries, "other": ("18:00.0", "NVIDIA A10")}
+    found = nowhere(hidden, {**hardware, "other": {A10: 1}})
+    assert [(one.id, one.severity, one.target, one.path) for one in found] == [
+        ("groups.hidden-nowhere", "warning", "nodes a and b", "node_groups") for _entry in wanted
+    ]
+    assert [entry for entry, one in zip(wanted, found, strict=True) if f"names {entry!r}" not in one.detail] == []
 
 
 @pytest.mark.rows("P099")

@@ -168,7 +168,9 @@ def test_a_host_without_an_iommu_is_told(message: str) -> None:
 
 
 @pytest.mark.rows("S48")
-@pytest.mark.parametrize("message", ["exit status 1 (booted with intel_iommu=on iommu=pt)", "GPU of IOMMU group 12 is busy"])
+@pytest.mark.parametrize(
+    "message", ["exit status 1 (booted with intel_iommu=on iommu=pt)", "GPU of IOMMU group 12 is busy"]
+)
 def test_the_word_alone_does_not_make_it_the_iommu(message: str) -> None:
     at = stage(node("vm-passthrough"), [ended("nvidia-vfio-manager", message)], DAEMONSETS["kubevirt"])
     assert message in at.sentence

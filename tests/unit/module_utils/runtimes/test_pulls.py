@@ -331,7 +331,7 @@ def test_the_tail_of_a_password_with_an_at_sign_is_not_shown_either() -> None:
         "p = http://u:p@ss@host": f"p = http://{REDACTED}@host",
         '"a": "http://u:p@ss@host", "b": "http://c:d@e"': f'"a": "http://{REDACTED}@host", "b": "http://{REDACTED}@e"',
         r'Environment="ALL_PROXY=\"u:p@h\""': rf'Environment="ALL_PROXY=\"{REDACTED}@h\""',
-        r'{\"https-proxy\": \"u:p@s@h\"}': rf'{{\"https-proxy\": \"{REDACTED}@h\"}}',
+        r"{\"https-proxy\": \"u:p@s@h\"}": rf"{{\"https-proxy\": \"{REDACTED}@h\"}}",
         "http_proxy = http://u:p@ss@host": f"http_proxy = http://{REDACTED}@host",
     }
     assert {line: _shown(line) for line in told} == told
