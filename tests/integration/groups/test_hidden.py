@@ -122,14 +122,14 @@ def test_pods_know_what_to_hide_before_labels_bring_them_to_a_node(fleet: Fleet)
 @pytest.mark.rows("P099")
 def test_a_node_without_the_gpu_that_it_is_to_hide_offers_none_and_is_told(fleet: Fleet) -> None:
     swapped = gpu_of("another", 0)
-    groups = [group("gpu-uuid", swapped), group("gpu-model", "Tesla T4", "NVIDIA A10"), group("gpu-plain", "NVIDIA A10")]
-    planned = fleet.stack({}, check=True, node_groups=groups)
-    nowhere = [one for one in planned["findings"] if one["id"] == "groups.hidden-nowhere"]
-    assert [(one["severity"], one["target"]) for one in nowhere] == [("warning", "node gpu-plain")], planned["findings"]
-    failed = fleet.stack({}, node_groups=groups[:2])
+    failed = fleet.stack({}, node_groups=[group("gpu-uuid", swapped), group("gpu-model", "Tesla T4", "NVIDIA A10")])
     assert failed["failed"]
     assert CLUSTER["hidden GPU"].said_by(failed["msg"]), failed["msg"]
     assert f"gpu-uuid has no GPU that hidden_gpus names ({swapped})" in failed["msg"]
     assert "hidden_gpus names all 3 GPUs of gpu-model" in failed["msg"]
     assert "2 of 4 GPU nodes failed" in failed["msg"]
     assert shown(fleet) == {**ALL, "gpu-uuid": 0, "gpu-model": 0}
+    # That no node has such a product is told beforehand.
+    planned = fleet.stack({}, check=True, node_groups=[group("gpu-plain", "NVIDIA L40S")])
+    nowhere = [one for one in planned["findings"] if one["id"] == "groups.hidden-nowhere"]
+    assert [(one["severity"], one["target"]) for one in nowhere] == [("warning", "node gpu-plain")], planned["findings"]
