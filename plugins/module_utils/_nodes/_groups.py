@@ -17,10 +17,10 @@ from ._change import GROUP_MEMORY, Draft, LabelChange, Node, Taint
 from ._drivers import GROUP_NAME, Driver, read_driver
 from ._gate import KEEP, plan_gate
 from ._hidden import read_hidden
-from ._keys import FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, WORKLOAD_CONFIG, WORKLOADS, mig_capable
+from ._keys import CONTAINER, FEATURE, MIG_CONFIG, PLUGIN_CONFIG, PRESENT, WORKLOAD_CONFIG, WORKLOADS, mig_capable
 from ._mig_guard import holding, refusal
 from ._runtimes import DISTRIBUTIONS, PLAIN, Runtime
-from ._selector import Selector, SelectorError, is_key, is_value, parse
+from ._selector import Selector, SelectorError, is_key, is_value, parse, quote
 from ._taints import EFFECTS, plan_taint, taint, taints_after, values_of
 from ._workload import MACHINE_KEYS, for_machines
 
@@ -99,7 +99,7 @@ class _Reader:
         value, effect = raw.get("value") or "", raw.get("effect") or "NoSchedule"
         if not isinstance(value, str) or not is_value(value):
             self.refuse(
-                "taint.value", f"is {value!r}: a text that may be the value of a label is allowed.", _quote(value)
+                "taint.value", f"is {value!r}: a text that may be the value of a label is allowed.", quote(value)
             )
             return None
         if effect not in EFFECTS:
@@ -119,7 +119,7 @@ class _Reader:
         if raw is None or raw == "":
             return ""
         if not isinstance(raw, str) or not is_value(raw):
-            self.refuse(key, f"is {raw!r}: the name of a configuration is allowed.", _quote(raw))
+            self.refuse(key, f"is {raw!r}: the name of a configuration is allowed.", quote(raw))
             return ""
         return raw
 
@@ -167,17 +167,12 @@ class _Reader:
         elif key.startswith(FEATURE):
             self.refuse(path, "cannot be set as a label of a group: NFD owns it.")
         elif not isinstance(value, str) or not is_value(value):
-            self.refuse(path, f"is {value!r}: a text that may be the value of a label is allowed.", _quote(value))
+            self.refuse(path, f"is {value!r}: a text that may be the value of a label is allowed.", quote(value))
         elif key == WORKLOAD_CONFIG and value not in WORKLOADS:
             self.refuse(path, f"is {value!r}: {', '.join(WORKLOADS)} are allowed.")
         else:
             return True
         return False
-
-
-def _quote(value: Any) -> str:
-    """YAML reads true, 1 and 1.0 as other things than texts."""
-    return "" if isinstance(value, str) else "Write it in quotes."
 
 
 def parse_groups(source: Any, path: str = "node_groups") -> Tuple[List[NodeGroup], List[Finding]]:
@@ -208,7 +203,7 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
     if not isinstance(name, str) or not name:
         reader.refuse("name", "is missing." if name is None else f"is {name!r}: a text is allowed.", "Name the group.")
         name = ""
-    selector = reader.selector(raw)
+    selector, labels = reader.selector(raw), reader.labels(raw.get("labels"))
     return NodeGroup(
         name=name,
         selector=selector,
@@ -217,9 +212,9 @@ def _read(reader: _Reader, raw: Any) -> Optional[NodeGroup]:
         device_plugin=reader.config("device_plugin", raw.get("device_plugin")),
         runtime=reader.runtime(raw.get("runtime"), name),
         driver=read_driver(raw.get("driver"), name, reader.refuse),
-        labels=reader.labels(raw.get("labels")),
+        labels=labels,
         ready_gate=reader.gate(raw.get("ready_gate")),
-        hidden_gpus=read_hidden(raw.get("hidden_gpus"), selector, raw.get("mig"), reader.refuse),
+        hidden_gpus=read_hidden(raw.get("hidden_gpus"), selector, raw.get("mig"), labels, reader.refuse),
     )
 
 
@@ -340,11 +335,16 @@ def _judge_mig(node: Node, wanted: Wanted) -> List[Finding]:
 
 
 def _judge_hidden(node: Node, wanted: Wanted) -> List[Finding]:
-    if not wanted.hidden or MIG_CONFIG not in wanted.labels:
-        return []
-    detail = "is to hide GPUs and to get a MIG configuration: the MIG manager partitions all GPUs, hidden or not."
+    clashes = {}
+    if wanted.hidden and MIG_CONFIG in wanted.labels:
+        clashes["mig"] = "get a MIG configuration: the MIG manager partitions all GPUs, hidden or not."
+    if wanted.hidden and wanted.labels.get(WORKLOAD_CONFIG, CONTAINER) != CONTAINER:
+        clashes["machines"] = f"serve {wanted.labels[WORKLOAD_CONFIG]}: virtual machines take all GPUs of a node."
     remedy = f"Keep it out of the group {' or '.join(wanted.groups)} by the selector."
-    return [Finding("groups.hidden-mig", ERROR, detail, node.name, "node_groups", remedy)]
+    return [
+        Finding(f"groups.hidden-{what}", ERROR, f"is to hide GPUs and to {why}", node.name, "node_groups", remedy)
+        for what, why in clashes.items()
+    ]
 
 
 # --- what changes on a node ------------------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ from __future__ import annotations
 import re
 from typing import Any, Callable, Dict, Iterable, List, Mapping, Sequence, Tuple
 
+from .._plan import WARNING, Finding
+from ._causes import names
+from ._keys import CONTAINER, WORKLOAD_CONFIG
 from ._models import Gpus, models
-from ._selector import Selector
+from ._selector import Selector, quote
 
 Hidden = Mapping[str, Tuple[str, ...]]  # entries by node
 
@@ -25,34 +28,44 @@ _MODEL = re.compile(r"[A-Za-z0-9][ -~]{0,94}[!-~]\Z")
 _ALLOWED = "a UUID (GPU-…), a PCI address (0000:18:00.0) or the exact name of a product (NVIDIA H200) is allowed."
 
 
-def read_hidden(raw: Any, selector: Selector, mig: Any, refuse: Callable[[str, str, str], None]) -> Tuple[str, ...]:
-    """The key ``hidden_gpus`` of a group; ``refuse(key, detail, remedy)`` is told of each problem."""
+MOST = 1000  # entries of a group
+_APART = "put these nodes into a group of their own."
+
+
+def read_hidden(
+    raw: Any, selector: Selector, mig: Any, labels: Mapping[str, str], refuse: Callable[[str, str, str], None]
+) -> Tuple[str, ...]:
+    """The key ``hidden_gpus`` of a group, sorted; ``refuse(key, detail, remedy)`` is told of each problem."""
     if raw is None:
         return ()
     if not isinstance(raw, (list, tuple)):
         refuse("hidden_gpus", f"is {raw!r}: a list of GPUs to hide is allowed.", "")
         return ()
-    found: List[str] = []
+    if len(raw) > MOST:
+        refuse("hidden_gpus", f"has {len(raw)} entries: {MOST} at most are allowed.", "Make several groups of it.")
+        return ()
+    found: Dict[str, int] = {}  # which item said it first
     for index, item in enumerate(raw):
         key, entry = f"hidden_gpus[{index}]", canonical(item)
         if not entry:
-            quote = "" if isinstance(item, str) else "Write it in quotes."
-            refuse(key, f"is {item!r}: {_ALLOWED}", quote)
+            refuse(key, f"is {item!r}: {_ALLOWED}", quote(item))
         elif entry in found:
-            refuse(key, f"is {item!r}, as hidden_gpus[{found.index(entry)}].", "Leave one of them out.")
-        found.append(entry)
+            refuse(key, f"is {item!r}, as hidden_gpus[{found[entry]}].", "Leave one of them out.")
+        found.setdefault(entry, index)
     if found and mig:
-        remedy = "Leave mig out, or put these nodes into a group of their own."
-        refuse(
-            "hidden_gpus", "does not go with mig: the MIG manager partitions all GPUs of a node, hidden or not.", remedy
-        )
+        detail = "does not go with mig: the MIG manager partitions all GPUs of a node, hidden or not."
+        refuse("hidden_gpus", detail, f"Leave mig out, or {_APART}")
+    workload = labels.get(WORKLOAD_CONFIG, CONTAINER)
+    if found and workload != CONTAINER:
+        detail = f"does not go with {WORKLOAD_CONFIG}: {workload}: virtual machines take all GPUs of a node."
+        refuse("hidden_gpus", detail, f"Leave one of the two out, or {_APART}")
     moving = [one.key for one in selector.requirements if one.key.startswith("nvidia.com/")]
     if found and moving:
         detail = (
             f"has {moving[0]}: such labels change with what hidden_gpus hides, and the nodes would leave the group."
         )
         refuse("selector", detail, "Select these nodes by another label, as kubernetes.io/hostname.")
-    return tuple(entry for entry in found if entry)
+    return tuple(sorted(entry for entry in found if entry))
 
 
 def canonical(item: object) -> str:
@@ -80,6 +93,33 @@ def from_text(text: str) -> Dict[str, Tuple[str, ...]]:
     for line in text.splitlines():
         name, _blank, entry = line.partition(" ")
         found[name] = (*found.get(name, ()), entry)
+    return found
+
+
+_NO_PRODUCT = re.compile(r"\D*\Z|(sxm|hbm)\d+\Z|\d+gb\Z")  # words that GPUs of several products have
+
+
+def nowhere(hidden: Hidden, hardware: Mapping[str, Gpus]) -> List[Finding]:
+    """Products that none of the nodes with the same list has, as far as the ids on all their PCI buses are known.
+
+    The driver's name of a product has other words than that of its id, so one word in common is enough to be there.
+    """
+    alike: Dict[Tuple[str, ...], List[str]] = {}
+    for name in sorted(hidden):
+        alike.setdefault(hidden[name], []).append(name)
+    found: List[Finding] = []
+    for entries, nodes in alike.items():
+        there = {model for name in nodes for model in models(hardware.get(name) or {"": 0})}
+        if any(model.startswith("10de:") for model in there):
+            continue
+        words = {word for model in there for word in _words(model)}
+        for entry in entries:
+            mine = {word for word in _words(entry) if not _NO_PRODUCT.match(word)}
+            if mine and not mine & words and not _UUID.match(entry) and not _PCI.match(entry):
+                detail = f"names {entry!r} in hidden_gpus, and by their PCI buses these nodes have none: "
+                detail += f"{', '.join(sorted(there))}."
+                remedy = "Write the name as nvidia-smi shows it, or take it out of the list."
+                found.append(Finding("groups.hidden-nowhere", WARNING, detail, names(nodes), "node_groups", remedy))
     return found
 
 

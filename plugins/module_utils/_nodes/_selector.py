@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from datetime import date
 from typing import Any, List, Mapping, Tuple
 
 _KEY = re.compile(r"(?:[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9](?:[-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?$")
@@ -139,3 +140,8 @@ def is_key(text: str) -> bool:
 def is_value(text: str) -> bool:
     """Whether a text may be the value of a label."""
     return bool(_VALUE.match(text))
+
+
+def quote(value: object) -> str:
+    """The remedy where YAML has read another thing than a text: true, 1, 1.0, a date."""
+    return "Write it in quotes." if isinstance(value, (int, float, date)) else ""

@@ -9,6 +9,7 @@ import difflib
 import posixpath
 from typing import Callable, Dict, Iterator, List, NamedTuple, Sequence, Tuple
 
+from .._nodes._hidden import to_text
 from .._nodes._keys import WORKLOAD_CONFIG
 from .._plan import ERROR, INFO, WARNING, Finding
 from .._policy._cuda import newest_for, too_new
@@ -296,6 +297,19 @@ def _cuda_too_new(policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
         yield Finding("cuda-too-new", ERROR, detail, f"Node {chosen[0]}{more}", "cudaToolkit.version", remedy)
 
 
+_LONGEST_LIST = 900_000  # bytes; etcd takes objects of 1.5 MB, the API server ConfigMaps of 1 MiB
+
+
+def _hidden_list(_policy: Policy, facts: ClusterFacts) -> Iterator[Finding]:
+    """One ConfigMap holds what all nodes hide."""
+    size = len(to_text(facts.hidden).encode())
+    if size > _LONGEST_LIST:
+        most = f"{_LONGEST_LIST} at most are allowed."
+        detail = f"make hidden_gpus of {len(facts.hidden)} nodes a list of {size} bytes: {most}"
+        remedy = "Make smaller groups, each with the GPUs of its own nodes alone, or name products."
+        yield Finding("groups.hidden-too-long", ERROR, detail, "", "node_groups", remedy)
+
+
 _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _missing_objects,
     _same_file_twice,
@@ -306,4 +320,5 @@ _CHECKS: Tuple[Callable[[Policy, ClusterFacts], Iterator[Finding]], ...] = (
     _driver_probes,
     _cuda_too_new,
     _vgpu_manager_os,
+    _hidden_list,
 )

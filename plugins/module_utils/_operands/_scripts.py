@@ -113,7 +113,7 @@ fail() {
 }
 
 [ -r "$list" ] && [ -n "$NODE_NAME" ] || fail "no list at $list or no NODE_NAME, so nothing is started"
-while read -r node what; do
+while read -r node what || [ -n "$node" ]; do
   [ "$node" = "$NODE_NAME" ] && wanted="$wanted${wanted:+, }$what"
 done < "$list"
 [ -n "$wanted" ] || exit 0
@@ -142,7 +142,7 @@ look() { # model, UUID, address and minor number of a GPU, as the driver tells t
 }
 
 listed() { # whether any of the arguments is on the list of this node
-  while read -r node what; do
+  while read -r node what || [ -n "$node" ]; do
     for name; do
       [ "$node" = "$NODE_NAME" ] && [ "$what" = "$name" ] && return 0
     done

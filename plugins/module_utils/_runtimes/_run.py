@@ -32,9 +32,10 @@ COMPONENT = "container_toolkit"
 HOOK = "/usr/share/containers/oci/hooks.d/oci-nvidia-hook.json"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}\Z")
 _SECRET = re.compile(r"""(?im)^(\s*["']?[\w.-]*(?:password|passwd|token|secret|auth)["']?\s*[=:]\s*)\S.*$""")
-_CREDENTIALS = re.compile(r"(?<=://)[^@\s\"]+(?=@)")  # a slash that nobody escaped may be part of it
+# Up to the last @ of the word: nobody has to escape slashes and @ in a password.
+_CREDENTIALS = re.compile(r"(?<=://)[^\s\"]+(?=@)")
 _PROXY = re.compile(
-    r"""(?i)(proxy["']?\s*[=:]\s*["']?)(?!\w+://)[^@\s"']+(?=@)"""
+    r"""(?i)(proxy\\*["']?[ \t]*[=:][ \t]*\\*(["'])?)(?!\\*["']?\w+://)(?(2)(?:(?!\2)[^\r\n])+|(?!["'])\S+)(?=@)"""
 )  # programs take it without a scheme too
 _WAIT = 60.0  # seconds for another run to end
 _TAKEN = re.compile(r"(runc|crun|io\.containerd\..*)\Z")  # the daemons' own

@@ -18,7 +18,7 @@ from .._kube._logs import with_last_words
 from .._kube._nodes_patch import patch_node
 from .._kube._resources import MANAGED_BY, MANAGER, RECONCILER, RESOURCES, STACK, Object, ours, path, ref
 from .._nodes._causes import LONG, names
-from .._nodes._hidden import Hidden, bounds
+from .._nodes._hidden import Hidden, bounds, nowhere
 from .._nodes._keys import serves
 from .._nodes._labels import has_features, has_gpu
 from .._nodes._removal import plan_removal
@@ -53,8 +53,7 @@ from ._gates import gated
 from ._host_drivers import driverless
 from ._journal import Journal, only
 from ._keep import Keeper
-from ._machines import MANAGERS
-from ._machines import idle
+from ._machines import MANAGERS, idle
 from ._machines import judge as judge_machines
 from ._nodes import NodeChange, NodePlanner, each_at_once, read_groups, untolerated_taints
 from ._offers import NodeOffer, Offers, mismatch, stale_labels
@@ -436,6 +435,8 @@ class StackRun:
             # Something changes, something is broken, or a node has GPUs that its labels do not tell of.
             self.journal.add_findings(self.planner.look(self.nodes))
             self.offers, findings = self._computed(triples)
+        if self.planner.looked:
+            findings = [*findings, *nowhere(self.facts.hidden, self.planner.hardware)]
         self.journal.add_findings(findings)
 
     def _computed(

@@ -129,3 +129,7 @@ def test_a_node_without_the_gpu_that_it_is_to_hide_offers_none_and_is_told(fleet
     assert "hidden_gpus names all 3 GPUs of gpu-model" in failed["msg"]
     assert "2 of 4 GPU nodes failed" in failed["msg"]
     assert shown(fleet) == {**ALL, "gpu-uuid": 0, "gpu-model": 0}
+    # That no node has such a product is told beforehand.
+    planned = fleet.stack({}, check=True, node_groups=[group("gpu-plain", "NVIDIA L40S")])
+    nowhere = [one for one in planned["findings"] if one["id"] == "groups.hidden-nowhere"]
+    assert [(one["severity"], one["target"]) for one in nowhere] == [("warning", "node gpu-plain")], planned["findings"]

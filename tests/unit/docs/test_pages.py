@@ -51,6 +51,24 @@ def test_variables_exist(page: str) -> None:
     assert set(re.findall(r"\bgpufleet_\w+", PAGES[page])) - variables() == set()
 
 
+def groups_of(inventory: Any) -> set[str]:
+    """Names of all groups, also of those within others."""
+    return {
+        one for name, group in (inventory or {}).items() for one in (name, *groups_of((group or {}).get("children")))
+    }
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_plays_are_for_groups_of_the_inventories(page: str) -> None:
+    known = {"localhost"}
+    for path in (ROOT / "inventories").glob("*/hosts.yml"):
+        known |= groups_of(yaml.safe_load(path.read_text(encoding="utf-8")))
+    assert {"gpu_clusters", "gpu_hosts"} <= known
+    blocks = re.findall(r"^( *)```ya?ml\n(.*?)^\1```", PAGES[page], re.MULTILINE | re.DOTALL)
+    named = {name for _indent, block in blocks for name in re.findall(r"^[ -]*hosts: *(\S.*)$", block, re.MULTILINE)}
+    assert named - known == set()
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_links_lead_somewhere(page: str) -> None:
     folder = ROOT if page == "README.md" else ROOT / "docs"

@@ -190,6 +190,9 @@ def test_all_problems_are_told_at_once() -> None:
     assert [finding.path for finding in parse_groups({"name": "a"})[1]] == ["node_groups"]
     (finding,) = parse_groups([{"name": "a", "taints": True}])[1]
     assert finding.remedy == "Did you mean taint?"
+    for value, remedy in ((1.0, "Write it in quotes."), (True, "Write it in quotes."), (None, ""), (["a"], "")):
+        (finding,) = parse_groups([{"name": "a", "labels": {"x": value}}])[1]
+        assert finding.remedy == remedy
 
 
 # --- which node gets what --------------------------------------------------------------------------------------------

@@ -14,10 +14,15 @@ from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._hidden imp
     bounds,
     canonical,
     from_text,
+    nowhere,
     to_text,
     unlike_hidden,
 )
-from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import MIG_CONFIG, MIG_MANAGER
+from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._keys import (
+    MIG_CONFIG,
+    MIG_MANAGER,
+    WORKLOAD_CONFIG,
+)
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._labels import plan_labels
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._nodes._stage import gaps_of
 from ansible_collections.gpufleet.nvidia.plugins.module_utils._operands._types import NodeFacts
@@ -76,6 +81,13 @@ def test_entries_are_spelled_as_the_driver_does(entry: Any, wanted: str) -> None
             ("does not go with mig", "a group of their own"),
         ),
         (
+            {"hidden_gpus": [UUID], "labels": {WORKLOAD_CONFIG: "vm-vgpu"}},
+            "hidden_gpus",
+            (f"does not go with {WORKLOAD_CONFIG}: vm-vgpu", "take all GPUs of a node", "a group of their own"),
+        ),
+        ({"hidden_gpus": ["Tesla T4"] * 1001}, "hidden_gpus", ("has 1001 entries", "1000 at most are allowed")),
+        ({"hidden_gpus": [True]}, "hidden_gpus[0]", ("is True", "Write it in quotes")),
+        (
             {"hidden_gpus": [UUID], "selector": "nvidia.com/gpu.product=Tesla-T4"},
             "selector",
             ("nvidia.com/gpu.product", "change with what hidden_gpus hides", "kubernetes.io/hostname"),
@@ -87,6 +99,23 @@ def test_what_cannot_be_meant_is_refused(group: dict[str, Any], path: str, words
     assert (finding.severity, finding.path) == ("error", f"node_groups[0].{path}")
     for word in words:
         assert word in f"{finding.detail} {finding.remedy}"
+
+
+@pytest.mark.rows("P099")
+@pytest.mark.parametrize("item", [None, [UUID], {}])
+def test_quotes_are_no_remedy_for_what_is_no_word(item: Any) -> None:
+    (finding,) = parse_groups([{"name": "a", "hidden_gpus": [item]}])[1]
+    assert (finding.detail.split(":")[0], finding.remedy) == (f"is {item!r}", "")
+
+
+@pytest.mark.rows("P099")
+def test_a_thousand_entries_are_read_in_any_order_to_the_same_list() -> None:
+    entries = [f"{bus:02x}:{slot:02x}.{part}" for bus in range(4) for slot in range(32) for part in range(8)][:1000]
+    groups, findings = parse_groups(
+        [{"name": "a", "hidden_gpus": entries[::-1]}, {"name": "b", "hidden_gpus": entries}]
+    )
+    assert findings == []
+    assert groups[0].hidden_gpus == groups[1].hidden_gpus == tuple(f"0000:{one}" for one in entries)
 
 
 @pytest.mark.rows("P099")
@@ -102,16 +131,18 @@ def test_a_group_without_the_key_or_with_an_empty_list_hides_nothing_and_may_sel
     [
         ({"hidden_gpus": ["Tesla T4"]}, "groups.overlap"),
         ({"mig": "all-1g.10gb"}, "groups.hidden-mig"),
-        ({"hidden_gpus": [UUID]}, ""),
+        ({"labels": {WORKLOAD_CONFIG: "vm-passthrough"}}, "groups.hidden-machines"),
+        ({"labels": {WORKLOAD_CONFIG: "container"}}, ""),
+        ({"hidden_gpus": ["18:00.0", UUID]}, ""),
         ({"labels": {"x": "y"}}, ""),
     ],
 )
 def test_two_groups_of_a_node_may_not_hide_different_gpus_nor_partition_them(second: dict[str, Any], id: str) -> None:
-    groups, findings = parse_groups([{"name": "a", "hidden_gpus": [UUID]}, {"name": "b", **second}])
+    groups, findings = parse_groups([{"name": "a", "hidden_gpus": [UUID, "18:00.0"]}, {"name": "b", **second}])
     assert findings == []
     wanted, found = assign(groups, [NodeFacts("gpu-0", labels=GPU_NODE)])
     assert [(f.id, f.severity) for f in found] == ([(id, "error")] if id else [])
-    assert "gpu-0" in found[0].target + found[0].detail if id else wanted["gpu-0"].hidden == (UUID,)
+    assert "gpu-0" in found[0].target + found[0].detail if id else wanted["gpu-0"].hidden == ("0000:18:00.0", UUID)
 
 
 @pytest.mark.rows("P099")
@@ -142,6 +173,33 @@ T4, A10, UNKNOWN = "1eb8", "2236", "ffff"
 )
 def test_how_many_gpus_are_hidden(entries: tuple[str, ...], gpus: dict[str, int], wanted: tuple[int, int]) -> None:
     assert bounds(entries, gpus) == wanted
+
+
+@pytest.mark.rows("P099")
+@pytest.mark.parametrize(
+    ("entries", "hardware", "wanted"),
+    [
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {T4: 1}}, ["NVIDIA A10"]),
+        (("NVIDIA A10", "NVIDIA H100 80GB HBM3"), {"a": {T4: 2}, "b": {T4: 1, A10: 1}}, ["NVIDIA H100 80GB HBM3"]),
+        # One of the nodes may have it: its bus is not known, or one of its GPUs is not.
+        (("NVIDIA A10",), {"a": {T4: 2}}, []),
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {}}, []),
+        (("NVIDIA A10",), {"a": {T4: 2}, "b": {UNKNOWN: 1}}, []),
+        # The driver's name of a product has other words than that of its PCI id; memory and socket make no product.
+        (("NVIDIA H100 80GB HBM3",), {"a": {"2330": 8}, "b": {"2330": 8}}, []),
+        (("NVIDIA H100 80GB HBM3",), {"a": {"20b2": 8}, "b": {"20b2": 8}}, ["NVIDIA H100 80GB HBM3"]),
+        (("NVIDIA Graphics Device", UUID, "0000:18:00.0"), {"a": {T4: 2}, "b": {T4: 1}}, []),
+    ],
+)
+def test_a_product_that_no_node_of_its_group_has_is_told(
+    entries: tuple[str, ...], hardware: dict[str, dict[str, int]], wanted: list[str]
+) -> None:
+    hidden = {"a": entries, "b": entries, "other": ("18:00.0", "NVIDIA A10")}
+    found = nowhere(hidden, {**hardware, "other": {A10: 1}})
+    assert [(one.id, one.severity, one.target, one.path) for one in found] == [
+        ("groups.hidden-nowhere", "warning", "nodes a and b", "node_groups") for _entry in wanted
+    ]
+    assert [entry for entry, one in zip(wanted, found, strict=True) if f"names {entry!r}" not in one.detail] == []
 
 
 @pytest.mark.rows("P099")

@@ -84,13 +84,13 @@ class Root:
         return text
 
     def run(
-        self, argv: Sequence[str], *entries: str, node: str = "n1", path: str = "", **env: str
+        self, argv: Sequence[str], *entries: str, node: str = "n1", path: str = "", end: str = "\n", **env: str
     ) -> subprocess.CompletedProcess[str]:
         """Run a container's command with the list; lines of another node are always on it."""
         folder = self.root / "hidden-gpus"
         folder.mkdir(exist_ok=True)
         listed = [("n0", UUIDS[0]), *(("n1", entry) for entry in entries), ("n11", UUIDS[1])]
-        (folder / "list").write_text("".join(f"{name} {entry}\n" for name, entry in listed))
+        (folder / "list").write_text("\n".join(f"{name} {entry}" for name, entry in listed) + end)
         (folder / "hide.sh").write_text(self.moved(_scripts.HIDE_GPUS))
         return subprocess.run(
             [self.moved(word) for word in argv],
@@ -135,6 +135,13 @@ def test_a_folder_that_is_not_empty_takes_the_place_of_a_hidden_gpu(
     assert done.stderr.count("hidden: ") == 4 - len(left)
     again = root.hide(shell, *entries)  # as after a restart of the program in the same container
     assert (again.returncode, root.left) == (0, left), again.stderr
+
+
+@pytest.mark.rows("P099")
+@pytest.mark.parametrize("shell", SHELLS)
+def test_the_last_line_counts_without_its_newline(root: Root, shell: str) -> None:
+    done = root.hide(shell, node="n11", end="")
+    assert (done.returncode, root.left, done.stdout) == (0, [0, 2, 3], ""), done.stderr
 
 
 @pytest.mark.rows("P099")

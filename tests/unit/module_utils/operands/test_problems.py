@@ -142,3 +142,17 @@ def test_env_that_the_stack_sets_itself_is_pointed_out() -> None:
 def test_probes_that_the_operator_does_not_survive_are_pointed_out() -> None:
     (finding,) = found({"driver": {"livenessProbe": {"periodSeconds": 30}}})
     assert (finding.path, finding.severity) == ("driver.livenessProbe", "info")
+
+
+@pytest.mark.rows("P099")
+def test_a_list_of_hidden_gpus_that_no_config_map_holds_is_refused() -> None:
+    entry = "GPU-81a8fb40-695b-ea64-5fc5-2218af7a88de"
+    size = len(f"gpu-00000 {entry}\n")
+    fits, most = {}, 900_000 // size
+    for index in range(most):
+        fits[f"gpu-{index:05}"] = (entry,)
+    assert found({}, cluster(hidden=fits)) == []
+    (finding,) = found({}, cluster(hidden={**fits, "gpu-99999": (entry,)}))
+    assert (finding.id, finding.severity, finding.path) == ("groups.hidden-too-long", "error", "node_groups")
+    for word in ("hidden_gpus", f"{(most + 1) * size} bytes", "900000", f"{most + 1} nodes"):
+        assert word in finding.detail

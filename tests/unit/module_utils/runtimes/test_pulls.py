@@ -321,3 +321,24 @@ def test_a_password_that_somebody_else_wrote_is_not_shown() -> None:
         assert "secret" not in _shown(line)
     for plain in ('p = "http://192.0.2.1:3128"', "HTTPS_PROXY=192.0.2.1:3128", "NO_PROXY=.example.com,192.0.2.1"):
         assert _shown(plain) == plain
+
+
+def test_the_tail_of_a_password_with_an_at_sign_is_not_shown_either() -> None:
+    told = {
+        'http_proxy = "user:p@ss@host:3128"': f'http_proxy = "{REDACTED}@host:3128"',
+        "https_proxy: 'p@s\"s w@host'": f"https_proxy: '{REDACTED}@host'",
+        "HTTPS_PROXY=u:p@s'@host": f"HTTPS_PROXY={REDACTED}@host",
+        "p = http://u:p@ss@host": f"p = http://{REDACTED}@host",
+        '"a": "http://u:p@ss@host", "b": "http://c:d@e"': f'"a": "http://{REDACTED}@host", "b": "http://{REDACTED}@e"',
+        r'Environment="ALL_PROXY=\"u:p@h\""': rf'Environment="ALL_PROXY=\"{REDACTED}@h\""',
+        r"{\"https-proxy\": \"u:p@s@h\"}": rf"{{\"https-proxy\": \"{REDACTED}@h\"}}",
+        "http_proxy = http://u:p@ss@host": f"http_proxy = http://{REDACTED}@host",
+    }
+    assert {line: _shown(line) for line in told} == told
+    for plain in (
+        "http_proxy =\nmail = root@host\n",
+        "http_proxy =\nroot@host\n",
+        '"proxy":"","mail":"root@host"',
+        "proxy = ''\nmail = 'root@host'",
+    ):
+        assert _shown(plain) == plain
