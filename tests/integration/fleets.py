@@ -54,6 +54,12 @@ MODULES: dict[str, Callable[..., Any]] = {
 FAST = 200  # times faster than life
 
 
+def _backs_off(pod: dict[str, Any]) -> bool:
+    status = pod.get("status") or {}
+    entries = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
+    return any((entry["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff" for entry in entries)
+
+
 class Fleet:
     """A practice cluster, and the modules run against it in this process as Ansible would run them."""
 
@@ -100,8 +106,11 @@ class Fleet:
             time.sleep(0.02)
 
     def reset(self) -> None:
-        """Take back faults and node groups."""
+        """Take back faults, pods that the kubelet would try again only minutes later, and node groups."""
         self.control()
+        late = [pod["metadata"]["name"] for pod in self.get("Pod") if _backs_off(pod)]
+        if late:
+            self.kubectl("delete", "pod", "-n", self.namespace, *late, "--ignore-not-found", user="admin")
         back = self.run("gpu_nodes", state="absent")
         assert not back["failed"], back["msg"]
 
