@@ -102,7 +102,7 @@ def test_kata_has_whole_gpus_under_one_name_in_the_mode_that_was_asked_for(vms: 
     quiet(vms, KATA)
 
 
-@pytest.mark.rows("SBX-02", "SBX-03")
+@pytest.mark.rows("SBX-03")
 def test_vgpus_of_a_set_of_ones_own_that_the_nodes_label_names(vms: Any) -> None:
     serve(vms, vm_vgpu="vm-vgpu")
     sets = {
@@ -127,7 +127,7 @@ def test_vgpus_of_a_set_of_ones_own_that_the_nodes_label_names(vms: Any) -> None
 # -- a node that changes what it is for
 
 
-@pytest.mark.rows("SBX-01", "SBX-04", "NL-05", "VAL-11")
+@pytest.mark.rows("SBX-01", "NL-05", "VAL-11")
 def test_a_node_goes_from_containers_to_virtual_machines_and_back(vms: Any) -> None:
     up(vms, KUBEVIRT)
     serve(vms, box="vm-passthrough")

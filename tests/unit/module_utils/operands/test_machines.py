@@ -202,7 +202,7 @@ def test_the_vfio_manager_binds_gpus_and_unbinds_them_when_it_goes() -> None:
     assert manager["resources"] == {"limits": {"cpu": "1"}}
 
 
-@pytest.mark.rows("ST-13", "ST-16", "DM-01")
+@pytest.mark.rows("ST-13", "ST-16")
 @pytest.mark.parametrize("name", [VGPU_MANAGER, VFIO])
 def test_a_driver_is_unloaded_first_and_nobodys_pods_are_evicted_for_that(name: str) -> None:
     manager = container_of(pod_of(policy(), name), "k8s-driver-manager")

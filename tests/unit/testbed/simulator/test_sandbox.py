@@ -66,7 +66,7 @@ def drivers(lab: Lab) -> list[str]:
 # -- passthrough
 
 
-@pytest.mark.rows("VAL-09", "VAL-11", "SBX-04")
+@pytest.mark.rows("VAL-09", "VAL-11")
 def test_gpus_are_bound_found_and_offered_by_their_names_in_pci_ids() -> None:
     lab = up(PASSTHROUGH)
     assert lab.problems() == {}
@@ -76,7 +76,7 @@ def test_gpus_are_bound_found_and_offered_by_their_names_in_pci_ids() -> None:
     assert lab.node.fs.read(f"{V}/workload-type") == "vm-passthrough\n"
 
 
-@pytest.mark.rows("VAL-09", "L35")
+@pytest.mark.rows("VAL-09")
 def test_grace_has_a_driver_of_its_own_which_the_check_knows_and_the_plugin_does_not() -> None:
     lab = up(PASSTHROUGH, NodeSpec("gpu-0000", product="GH200-96GB", gpus=1))
     assert (lab.problems(), drivers(lab), lab.allocatable) == ({}, ["nvgrace_gpu_vfio_pci"], {})
@@ -125,7 +125,7 @@ def test_a_gpu_that_is_not_bound_is_a_warning_of_the_manager_and_a_failure_of_th
     assert files(lab) == {"workload-type", "cc-manager-ready"}
 
 
-@pytest.mark.rows("VAL-09", "DM-01")
+@pytest.mark.rows("VAL-09")
 def test_a_driver_of_the_host_keeps_the_vfio_manager_from_starting() -> None:
     lab = up(PASSTHROUGH, NodeSpec("gpu-0000", product="T4", gpus=1, host_driver="580.159.04"), seconds=300)
     assert VFIO in lab.problems()
@@ -134,7 +134,7 @@ def test_a_driver_of_the_host_keeps_the_vfio_manager_from_starting() -> None:
     assert lab.labels[DEPLOY + "driver"] == "pre-installed"
 
 
-@pytest.mark.rows("VAL-11", "SBX-04", "DM-06")
+@pytest.mark.rows("VAL-11")
 def test_a_node_goes_from_containers_to_virtual_machines_and_back() -> None:
     lab = Lab(recorded.objects("default") | objects(), H100)
     lab.deploy_labels()
@@ -159,7 +159,7 @@ def test_a_node_goes_from_containers_to_virtual_machines_and_back() -> None:
     assert lab.allocatable == {"nvidia.com/gpu": "2"}
 
 
-@pytest.mark.rows("SBX-04")
+@pytest.mark.rows("S48")
 @pytest.mark.parametrize(("hook", "left"), [(True, ["", ""]), (False, ["vfio-pci", "vfio-pci"])])
 def test_only_the_pre_stop_command_gives_gpus_back(hook: bool, left: list[str]) -> None:
     made = objects()
@@ -181,7 +181,7 @@ def holder(resource: str) -> Object:
     }
 
 
-@pytest.mark.rows("SBX-04")
+@pytest.mark.rows("S48")
 @pytest.mark.parametrize(("resource", "hurt"), [(H100_RESOURCE, ["default/holds"]), ("nvidia.com/gpu", [])])
 def test_a_gpu_that_is_unbound_is_taken_from_the_machine_that_has_it(resource: str, hurt: list[str]) -> None:
     lab = up(PASSTHROUGH)
@@ -192,7 +192,7 @@ def test_a_gpu_that_is_unbound_is_taken_from_the_machine_that_has_it(resource: s
     assert lab.node.hurt == hurt
 
 
-@pytest.mark.rows("SBX-04", "DM-05")
+@pytest.mark.rows("S48")
 def test_the_vfio_manager_does_not_take_gpus_from_containers() -> None:
     lab = Lab(recorded.objects("default") | objects(), H100)
     lab.deploy_labels()
@@ -205,7 +205,7 @@ def test_the_vfio_manager_does_not_take_gpus_from_containers() -> None:
     assert "GPU is in use by default/holds, and eviction and drain are off" in lab.said
 
 
-@pytest.mark.rows("DM-06")
+@pytest.mark.rows("S48")
 def test_the_driver_manager_takes_gpus_back_that_nobody_gave_back() -> None:
     made = objects()
     del container(made, VFIO, VFIO)["lifecycle"]
@@ -243,7 +243,7 @@ def test_the_sandbox_validator_takes_all_status_files_along_but_those_with_a_dot
 # -- virtual GPUs
 
 
-@pytest.mark.rows("VAL-09", "SBX-02", "SBX-03")
+@pytest.mark.rows("VAL-09", "SBX-03")
 @pytest.mark.parametrize(
     ("product", "resource"), [("A10", "nvidia.com/NVIDIA_A10-12Q"), ("T4", "nvidia.com/GRID_T4-8Q")]
 )
@@ -314,7 +314,7 @@ def test_a_check_that_waits_does_not_hear_of_another_workload() -> None:
     assert lab.node.fs.read(f"{V}/workload-type") == "vm-vgpu\n"
 
 
-@pytest.mark.rows("VAL-09", "L35")
+@pytest.mark.rows("VAL-09")
 def test_virtual_gpus_of_the_sr_iov_kind_are_made_and_never_seen_by_the_check() -> None:
     lab = up(VGPU, NodeSpec("gpu-0000", product="A10", gpus=1, vgpu="vfio"), "vm-vgpu", seconds=400)
     assert lab.node.gpus[0].vgpus == ["A10-12Q", "A10-12Q"]
@@ -451,7 +451,7 @@ def test_a_container_that_lacks_something_says_what(
     assert words in lab.problems()[daemonset]
 
 
-@pytest.mark.rows("SBX-04")
+@pytest.mark.rows("S48")
 @pytest.mark.parametrize(
     ("change", "words"),
     [

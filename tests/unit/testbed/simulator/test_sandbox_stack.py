@@ -68,7 +68,7 @@ def test_whole_gpus_come_up() -> None:
     assert (lab.node.fs.listing(V), {gpu.driver for gpu in lab.node.gpus}) == ([], {""})
 
 
-@pytest.mark.rows("ST-13", "ST-14", "ST-15", "ST-17", "VAL-09", "SBX-02", "S48")
+@pytest.mark.rows("ST-13", "ST-14", "ST-15", "ST-17", "VAL-09", "S48")
 @pytest.mark.parametrize(("product", "resource"), [("A10", "NVIDIA_A10-12Q"), ("T4", "GRID_T4-8Q")])
 def test_vgpus_of_the_default_set_come_up(product: str, resource: str) -> None:
     lab = up(KUBEVIRT, VGPU, replace(A10, product=product))
