@@ -51,6 +51,11 @@ def keys_of(policy: Policy) -> Dict[str, Tuple[str, ...]]:
     return {CONTAINER: CONTAINER_KEYS, **{name: tuple(DEPLOY + key for key in keys) for name, keys in machines.items()}}
 
 
+def runs(labels: Mapping[str, str], key: str) -> bool:
+    """Whether an operand is on a node by its deploy label, paused or not: "false" keeps it away."""
+    return labels.get(key, "") not in ("", "false")
+
+
 def served_now(labels: Mapping[str, str]) -> str:
     """The workload whose operands a node has now, by its deploy labels; "" while it has none.
 
@@ -58,7 +63,7 @@ def served_now(labels: Mapping[str, str]) -> str:
     """
 
     def count(keys: Tuple[str, ...]) -> int:
-        return sum(labels.get(key, "") not in ("", "false") for key in keys)
+        return sum(runs(labels, key) for key in keys)
 
     machines, containers = count(_OF_MACHINES), count(_OF_CONTAINERS)
     if machines <= containers:

@@ -16,6 +16,7 @@ from .._kube._connection import Connection
 from .._kube._lists import list_objects
 from .._kube._resources import Object
 from .._nodes._mig_guard import ANY_DEVICE, busy_pods, holding
+from .._nodes._workload import runs
 from .._operands import _cc_manager, _vfio_manager, _vgpu_device_manager, _vgpu_manager
 from .._plan import ERROR, INFO, Finding
 from ._nodes import gpu_part
@@ -79,7 +80,7 @@ def _in_use(connection: Connection, steps: Sequence[Step], nodes: Sequence[Objec
     found = []
     for step in steps:
         key = MANAGERS[step.ref.name]
-        mine = {str(node["metadata"]["name"]) for node in nodes if (node["metadata"].get("labels") or {}).get(key)}
+        mine = {str(node["metadata"]["name"]) for node in nodes if runs(node["metadata"].get("labels") or {}, key)}
         busy = [(name, pods) for name, pods in held.items() if name in mine]
         if busy:
             more = f"; so it is on {len(busy) - 1} more nodes" if len(busy) > 1 else ""

@@ -62,7 +62,7 @@ from ._request import Progress, Request, read_policy
 from ._stages import (
     Stage,
     all_ready,
-    replace_stuck_drivers,
+    replace_outdated,
     stage_rows,
     stages_of,
     wait_for,
@@ -564,7 +564,7 @@ class StackRun:
         for _round in range(RELABELS):
             if not self.journal.done and all_ready(stages, last.live):
                 break  # the nodes are as they were planned
-            self._replace_stuck_drivers(last)
+            self._replace_outdated(last)
             wait_for(self.journal, stages, self.verdicts)
             self._wait_for_discovery()
             relabel = self._relabel_plan()
@@ -590,13 +590,13 @@ class StackRun:
             what = "GPU feature discovery"
             self.nodes, _gaps = wait_for_nodes(self.journal, self.nodes, missing, what, self._patience())
 
-    def _replace_stuck_drivers(self, last: Plan) -> None:
+    def _replace_outdated(self, last: Plan) -> None:
         drivers = [
             o
             for which, o in last.live.items()
             if which.kind == "DaemonSet" and which.name.startswith((DRIVER_DAEMONSET, *MANAGERS))
         ]
-        count = replace_stuck_drivers(self.journal, drivers, idle(self.connection, self.request.namespace))
+        count = replace_outdated(self.journal, drivers, idle(self.connection, self.request.namespace))
         if count:
             self.request.progress(f"{count} pods of older drivers and managers that nothing uses are replaced")
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -337,6 +337,21 @@ class Ctx:
                 raise Crash(str(error)) from None
         seen = self.node.gpus[: self.world.faults.visible_gpus(self.node.name, len(self.node.gpus))]
         return [gpu for gpu in seen if gpu.driver not in VFIO and gpu.uuid not in self.mem["hidden"]]
+
+    def bring_about(self, wanted: str, work: Callable[[Ctx, str], Iterator[str]]) -> str | None:
+        """What a manager does for the setting that a label names, look by look; None once it is there.
+
+        ``work`` yields what it waits for, goes on with ``mem["c"]``, and is begun anew for another setting.
+        """
+        if self.mem.get("handled") == wanted:
+            return None
+        if self.mem.get("work", ("", None))[0] != wanted:
+            self.mem["work"] = (wanted, work(self, wanted))
+        self.mem["c"] = self
+        word: str | None = next(self.mem["work"][1], None)
+        if word is None:
+            self.mem["handled"] = wanted
+        return word
 
     # -- the API, as the ServiceAccount
 

@@ -38,15 +38,9 @@ def step(c: Ctx) -> Up | Done:
             c.need_right(verb, "", "nodes")
         c.mem["node"] = name
     wanted = c.node.labels.get(LABEL) or (c.env.get("DEFAULT_CC_MODE") or "on" if c.node.spec.cc else "off")
-    if c.mem.get("handled") != wanted:
-        work = c.mem.get("work")
-        if work is None or work[0] != wanted:
-            work = c.mem["work"] = (wanted, _set(c, wanted))
-        c.mem["c"] = c  # the generator goes on with what this look sees
-        try:
-            return Up(message=f"cc.mode {wanted}: {next(work[1])}", again=2.0)
-        except StopIteration:
-            c.mem["handled"] = wanted
+    doing = c.bring_about(wanted, _set)
+    if doing is not None:
+        return Up(message=f"cc.mode {wanted}: {doing}", again=2.0)
     if "told" not in c.mem:
         c.write(FLAG, "")
         c.mem["told"] = True

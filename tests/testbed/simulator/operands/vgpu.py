@@ -88,16 +88,8 @@ def device_manager(c: Ctx) -> Up | Done:
         _start(c)
         c.mem["ready"] = True
     wanted = c.node.labels.get(LABEL) or c.env["DEFAULT_VGPU_CONFIG"]
-    if wanted != c.mem.get("handled"):
-        work = c.mem.get("work")
-        if work is None or work[0] != wanted:
-            work = c.mem["work"] = (wanted, _reconfigure(c, wanted))
-        c.mem["c"] = c  # the generator goes on with what this look sees
-        try:
-            return Up(message=f"vgpu.config {wanted}: {next(work[1])}", again=5.0)
-        except StopIteration:
-            c.mem["handled"] = wanted
-    return Up()
+    doing = c.bring_about(wanted, _reconfigure)
+    return Up() if doing is None else Up(message=f"vgpu.config {wanted}: {doing}", again=5.0)
 
 
 def _start(c: Ctx) -> None:

@@ -162,3 +162,12 @@ def test_a_manager_that_works_starts_anew_only_where_nothing_uses_its_gpus() -> 
     for name in STARTERS:
         assert [may(name, node) for node in ("gpu-0", "gpu-1")] == [False, True]
     assert len(transport.sent) == 1
+
+
+@pytest.mark.rows("S48")
+def test_a_label_that_keeps_a_manager_away_does_not_keep_the_manager() -> None:
+    """Its pod is gone from there: nothing is taken from the machines of that node."""
+    steps = [step(DELETE, "nvidia-vfio-manager")]
+    away, there = ([node("gpu-0", **{DEPLOY + "vfio-manager": value})] for value in ("false", "paused-for-vgpu-change"))
+    assert judge(listed(pod("machine", H200))[0], steps, away, "gpu-operator") == []
+    assert len(judge(listed(pod("machine", H200))[0], steps, there, "gpu-operator")) == 1
