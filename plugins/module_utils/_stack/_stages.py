@@ -186,7 +186,7 @@ def _delete_pod(journal: Journal, pod: Mapping[str, Any], reason: str, what: str
 def replace_outdated(
     journal: Journal, daemonsets: Sequence[Object], idle: Callable[[str, str], bool] = lambda name, node: False
 ) -> int:
-    """Delete pods of drivers and managers, of an older template, that never became ready: OnDelete leaves them for ever.
+    """Delete pods of an older template that never became ready: an OnDelete DaemonSet leaves them for ever.
 
     A driver that runs is never touched here: it reaches a new version by a rollout. ``idle(daemonset, node)``: whether
     a pod that works may be replaced too, since nothing there uses what it does. Returns how many were deleted.
