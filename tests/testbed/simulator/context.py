@@ -343,15 +343,10 @@ class Ctx:
 
         ``work`` yields what it waits for, goes on with ``mem["c"]``, and is begun anew for another setting.
         """
-        if self.mem.get("handled") == wanted:
-            return None
         if self.mem.get("work", ("", None))[0] != wanted:
             self.mem["work"] = (wanted, work(self, wanted))
         self.mem["c"] = self
-        word: str | None = next(self.mem["work"][1], None)
-        if word is None:
-            self.mem["handled"] = wanted
-        return word
+        return next(self.mem["work"][1], None)
 
     # -- the API, as the ServiceAccount
 
