@@ -54,7 +54,8 @@ MODULES: dict[str, Callable[..., Any]] = {
 FAST = 200  # times faster than life
 
 
-def _backs_off(pod: dict[str, Any]) -> bool:
+def backs_off(pod: dict[str, Any]) -> bool:
+    """Whether the kubelet waits before it tries a container of a pod again."""
     status = pod.get("status") or {}
     entries = [*(status.get("initContainerStatuses") or []), *(status.get("containerStatuses") or [])]
     return any((entry["state"].get("waiting") or {}).get("reason") == "CrashLoopBackOff" for entry in entries)
@@ -108,7 +109,7 @@ class Fleet:
     def reset(self) -> None:
         """Take back faults, pods that the kubelet would try again only minutes later, and node groups."""
         self.control()
-        late = [pod["metadata"]["name"] for pod in self.get("Pod") if _backs_off(pod)]
+        late = [pod["metadata"]["name"] for pod in self.get("Pod") if backs_off(pod)]
         if late:
             self.kubectl("delete", "pod", "-n", self.namespace, *late, "--ignore-not-found", user="admin")
         back = self.run("gpu_nodes", state="absent")

@@ -116,11 +116,6 @@ _SAID: Tuple[_Known, ...] = (
         "Look for Xid errors and PCI errors in the node's kernel log, and power-cycle it.",
     ),
     _known(
-        r"no (available )?iommu|iommu.{0,40}(not (enabled|found|present|active)|disabled|no such file)",
-        "the IOMMU of the host is not in use, without which no virtual machine can have a GPU",
-        "Switch it on: in the firmware, and by intel_iommu=on or amd_iommu=on on the kernel's command line.",
-    ),
-    _known(
         r"is forbidden: User",
         "its service account lacks a right",
         "Run gpufleet.nvidia.cluster_policy again, which puts the roles back.",

@@ -139,44 +139,6 @@ def test_a_vgpu_device_manager_that_is_broken_is_named_before_what_waits_for_it(
     assert (at.stuck, at.failed, at.ready) == ("vGPU device manager", False, False)
 
 
-def ended(app: str, message: str) -> dict[str, Any]:
-    """A pod whose container ended with these words."""
-    entry = {
-        "name": app,
-        "image": "i:1",
-        "restartCount": 3,
-        "state": {"waiting": {"reason": "CrashLoopBackOff"}},
-        "lastState": {"terminated": {"exitCode": 1, "message": message}},
-    }
-    return pod(app, False, containerStatuses=[entry])
-
-
-@pytest.mark.rows("S48", "S08")
-@pytest.mark.parametrize(
-    "message",
-    [
-        "no iommu group found for 0000:3b:00.0",
-        "failed to read /sys/bus/pci/devices/0000:3b:00.0/iommu_group: no such file or directory",
-        "NVRM: IOMMU is not enabled",
-        "IOMMU disabled",
-    ],
-)
-def test_a_host_without_an_iommu_is_told(message: str) -> None:
-    at = stage(node("vm-passthrough"), [ended("nvidia-vfio-manager", message)], DAEMONSETS["kubevirt"])
-    assert at.sentence.startswith("VFIO manager failed: the IOMMU of the host is not in use")
-    assert "intel_iommu=on" in at.remedy
-
-
-@pytest.mark.rows("S48")
-@pytest.mark.parametrize(
-    "message", ["exit status 1 (booted with intel_iommu=on iommu=pt)", "GPU of IOMMU group 12 is busy"]
-)
-def test_the_word_alone_does_not_make_it_the_iommu(message: str) -> None:
-    at = stage(node("vm-passthrough"), [ended("nvidia-vfio-manager", message)], DAEMONSETS["kubevirt"])
-    assert message in at.sentence
-    assert "is not in use" not in at.sentence
-
-
 @pytest.mark.rows("S39", "S48")
 def test_the_row_of_a_node_says_what_it_serves() -> None:
     one = dict(node("vm-passthrough", offered={H200: "8"}), pciGpus={"2335": 8})
